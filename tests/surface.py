@@ -9,19 +9,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from drumline.spec import schema
+import drumline.spec
+from drumline.spec import rehearsal
+from drumline.spec.jobs import command, component, parallel, sweep, trial
+from drumline.spec.jobs import pipeline_tables as pipeline
 from drumline.spec.kinds.records import ByType, Record
 from drumline.spec.kinds.values import Flag, Integer, Kind, ListOf, MapOf, Number, OneOf
 from drumline.spec.parts import distribution, environment, io, resources, search, services
 from drumline.spec.registered import assets, compute, datastores, workspace
-from drumline.spec.schema import (
-    command,
-    component,
-    parallel,
-    pipeline,
-    rehearsal,
-    sweep,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -137,25 +132,28 @@ TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
         ("queue_settings.", [resources.QUEUE_SETTINGS]),
         ("services.*.", [*_SERVICES]),
         ("identity.", [resources.IDENTITY]),
-        ("drumline.", [command.DRUMLINE]),
+        ("drumline.", [command.COMMAND_JOB.fields["drumline"]]),
     ],
     "Inputs and outputs": [
         ("inputs.*.", [io._DATA, io._MODEL, io._TABLE, io._UNTYPED, io._VALUE]),
         ("outputs.*.", [io.OUTPUTS.item]),
     ],
-    "Sweep job": [("", [sweep.SWEEP_JOB]), ("trial.", [sweep.TRIAL]), *_PARTS],
-    "Pipeline job": [("", [pipeline.PIPELINE_JOB]), ("settings.", [pipeline.SETTINGS])],
+    "Sweep job": [("", [sweep.SWEEP_JOB]), ("trial.", [trial.TRIAL]), *_PARTS],
+    "Pipeline job": [
+        ("", [pipeline.PIPELINE_JOB]),
+        ("settings.", [pipeline.PIPELINE_JOB.fields["settings"]]),
+    ],
     "Pipeline nodes": [("", _NODES)],
     "Parallel job": [
         ("", [pipeline.PARALLEL_JOB, pipeline._PARALLEL_NODE]),
-        ("task.", [parallel.TASK]),
-        ("retry_settings.", [parallel.PARALLEL["retry_settings"]]),
+        ("task.", [parallel.Parallel._declarations["task"].kind]),
+        ("retry_settings.", [parallel.Parallel._declarations["retry_settings"].kind]),
     ],
     "Parallel component": [
         ("", [*_PARALLEL_COMPONENTS]),
     ],
     "Command component": [
-        ("", [component.COMPONENT, component.NAMED_COMPONENT]),
+        ("", [command.COMPONENT, command.NAMED_COMPONENT]),
         ("inputs.*.", [component.DECLARED_INPUT]),
         ("outputs.*.", [component.DECLARED_OUTPUT]),
     ],
@@ -192,12 +190,12 @@ ELSEWHERE = {
 
 
 def modules() -> Iterator[Any]:
-    for info in pkgutil.iter_modules(schema.__path__):
-        yield importlib.import_module(f"{schema.__name__}.{info.name}")
+    for info in pkgutil.walk_packages(drumline.spec.__path__, "drumline.spec."):
+        yield importlib.import_module(info.name)
 
 
 def all_records() -> dict[int, tuple[str, Record]]:
-    """Every record that a table of ``spec/schema`` leads to, with the first that does, by its ``id``."""
+    """Every record that a table of ``spec`` leads to, with the first that does, by its ``id``."""
     found: dict[int, tuple[str, Record]] = {}
     for module in modules():
         for name, value in vars(module).items():

@@ -6,13 +6,14 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from drumline.spec.jobs import command, parallel, sweep, trial
+from drumline.spec.jobs import pipeline_tables as pipeline
 from drumline.spec.kinds.records import ByType, Record
 from drumline.spec.kinds.values import Kind, ListOf, MapOf, OneOf
 from drumline.spec.parts import environment, search, services
 from drumline.spec.parts import io as inputs_and_outputs
 from drumline.spec.registered import assets, compute, datastores
 from drumline.spec.registered import workspace as workspaces
-from drumline.spec.schema import command, component, parallel, pipeline, sweep
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
@@ -52,7 +53,7 @@ JOBS: dict[str, list[Kind]] = {
     "Inputs and outputs": [INPUTS_AND_OUTPUTS],
     "Sweep job": [
         sweep.SWEEP_JOB,
-        Record("sweep", {"trial": sweep.TRIAL, "sampling_algorithm": search.SAMPLING_ALGORITHM.by_type}),
+        Record("sweep", {"trial": trial.TRIAL, "sampling_algorithm": search.SAMPLING_ALGORITHM.by_type}),
     ],
     "Pipeline job": [pipeline.PIPELINE_JOB],
     "Pipeline nodes": [
@@ -62,7 +63,7 @@ JOBS: dict[str, list[Kind]] = {
         pipeline._PIPELINE_NODE,
     ],
     "Parallel job": [pipeline.PARALLEL_JOB, pipeline._PARALLEL_NODE],
-    "Command component": [component.NAMED_COMPONENT],
+    "Command component": [command.NAMED_COMPONENT],
     "Parallel component": [parallel.NAMED_COMPONENT],
     "Pipeline component": [pipeline.NAMED_COMPONENT],
 }

@@ -13,7 +13,6 @@ CLASSES = house.measure_classes(MODULES)
 BIG_CLASSES = {
     "Job": "the fields that all types of jobs share, read and written in one place",
     "Outcome": "what is known of a job from its events: a record, of which most readers want several fields",
-    "Parallel": "a field for each key of Azure's parallel job",
     "RunConfiguration": "a field for each section of Azure's run configuration",
     "RunFolder": "a path or two for each thing that a run folder holds",
     "Start": "when each thing happened in the start of one attempt: a record",

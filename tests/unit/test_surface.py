@@ -79,9 +79,10 @@ def _names(heading):
 
 
 def test_every_value_of_the_choices_has_a_row():
+    from drumline.spec.jobs import component
+    from drumline.spec.jobs import pipeline_tables as pipeline
     from drumline.spec.parts import io, search
     from drumline.spec.registered import compute, datastores
-    from drumline.spec.schema import component, pipeline
 
     output: Any = io.OUTPUTS.item
     modes = {*io._TABLE_MODES, *output.fields["mode"].values}

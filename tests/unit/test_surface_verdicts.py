@@ -13,9 +13,9 @@ import yaml
 from surface import HONOURED, REFUSED, TABLES, WARNED, flags_of, nouns, sample, verdicts, with_field
 
 from drumline.contract.errors import DrumlineError, SpecError
+from drumline.spec.jobs.command import COMMAND_JOB
 from drumline.spec.load import load_job
 from drumline.spec.parts.environment import INLINE as ENVIRONMENT
-from drumline.spec.schema.command import COMMAND_JOB
 
 # fields
 

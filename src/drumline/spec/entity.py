@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from drumline.contract.errors import hide_passwords
+from drumline.contract.errors import SpecError, hide_passwords
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -205,6 +205,20 @@ class Attributes(dict[str, "Any"]):
         for name, value in self.items():
             dict.__setitem__(copied, name, deepcopy(value, memo))
         return copied
+
+
+def fill(target: Attributes, values: dict[str, Any] | None) -> Any:
+    """Put values into a mapping of inputs or outputs. Raises SpecError unless they are a mapping from names."""
+    if values is not None and not (
+        isinstance(values, dict) and all(isinstance(name, str) for name in values)
+    ):
+        kind = type(target).__name__.lower()
+        raise SpecError(
+            f"{kind} cannot be of type {type(values).__name__!r}", f"give a mapping: {kind}={{'x': ...}}"
+        )
+    for name, value in (values or {}).items():
+        target[name] = value
+    return target
 
 
 def text_path(value: Any) -> Any:

@@ -15,21 +15,24 @@ if TYPE_CHECKING:
     from drumline.spec.kinds.records import Record
 
 _JOBS = {
-    "command": ("drumline.spec.jobs.command:Command", "drumline.spec.schema.command:COMMAND_JOB"),
-    "parallel": ("drumline.spec.jobs.parallel:Parallel", "drumline.spec.schema.pipeline:PARALLEL_JOB"),
-    "sweep": ("drumline.spec.jobs.sweep:SweepJob", "drumline.spec.schema.sweep:SWEEP_JOB"),
-    "pipeline": ("drumline.spec.jobs.pipeline:PipelineJob", "drumline.spec.schema.pipeline:PIPELINE_JOB"),
+    "command": ("drumline.spec.jobs.command:Command", "drumline.spec.jobs.command:COMMAND_JOB"),
+    "parallel": ("drumline.spec.jobs.parallel:Parallel", "drumline.spec.jobs.pipeline_tables:PARALLEL_JOB"),
+    "sweep": ("drumline.spec.jobs.sweep:SweepJob", "drumline.spec.jobs.sweep:SWEEP_JOB"),
+    "pipeline": (
+        "drumline.spec.jobs.pipeline:PipelineJob",
+        "drumline.spec.jobs.pipeline_tables:PIPELINE_JOB",
+    ),
 }
 _COMPONENTS = {
-    "command": ("drumline.spec.jobs.command:CommandComponent", "drumline.spec.schema.component", "COMPONENT"),
+    "command": ("drumline.spec.jobs.command:CommandComponent", "drumline.spec.jobs.command", "COMPONENT"),
     "parallel": (
         "drumline.spec.jobs.parallel:ParallelComponent",
-        "drumline.spec.schema.parallel",
+        "drumline.spec.jobs.parallel",
         "COMPONENT",
     ),
     "pipeline": (
         "drumline.spec.jobs.pipeline:PipelineComponent",
-        "drumline.spec.schema.pipeline",
+        "drumline.spec.jobs.pipeline_tables",
         "COMPONENT",
     ),
 }

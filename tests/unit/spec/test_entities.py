@@ -294,7 +294,7 @@ def test_a_repr_shows_no_environment_variables():
             "did you mean 'instance_count'?",
         ),
         (
-            lambda: CommandComponent(command="x", comand="y"),
+            lambda: CommandComponent(command="x", comand="y"),  # type: ignore[call-arg]
             "unknown keyword 'comand' in the component",
             "did you mean 'command'?",
         ),

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from drumline.contract.errors import SpecError
+from drumline.spec.jobs.command import COMMAND_JOB
+from drumline.spec.jobs.pipeline_tables import PIPELINE_JOB
+from drumline.spec.jobs.sweep import SWEEP_JOB
 from drumline.spec.load import load_job
-from drumline.spec.schema.command import COMMAND_JOB
-from drumline.spec.schema.pipeline import PIPELINE_JOB
-from drumline.spec.schema.sweep import SWEEP_JOB
 from drumline.spec.validation.validate import validate
 
 QUIET = settings(

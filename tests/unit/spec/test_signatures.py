@@ -96,11 +96,11 @@ def test_all_of_azures_parameters_are_accepted():
             "unknown keyword 'max_totl_trials' in limits; did you mean 'max_total_trials'?",
         ),
         (lambda: Objective("minimize", primary_metrics="m"), "in objective; did you mean 'primary_metric'?"),  # type: ignore[call-arg]
-        (lambda: ParameterizedCommand("x", distrbution={}), "in trial; did you mean 'distribution'?"),
+        (lambda: ParameterizedCommand("x", distrbution={}), "in trial; did you mean 'distribution'?"),  # type: ignore[call-arg]
         (lambda: RandomSamplingAlgorithm(sed=3), "in sampling_algorithm; did you mean 'seed'?"),  # type: ignore[call-arg]
         (lambda: Uniform(min_vaue=3), "in search_space; did you mean 'min_value'?"),  # type: ignore[call-arg]
         (lambda: Choice([1], valus=3), "in search_space; did you mean 'values'?"),  # type: ignore[call-arg]
-        (lambda: RunFunction(entry_scrip="x"), "in task; did you mean 'entry_script'?"),
+        (lambda: RunFunction(entry_scrip="x"), "in task; did you mean 'entry_script'?"),  # type: ignore[call-arg]
     ],
 )
 def test_an_unknown_keyword_is_refused_with_the_nearest_known_one(make, said):

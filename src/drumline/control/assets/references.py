@@ -90,9 +90,9 @@ def resolve_references(
     work = _ReferenceResolver(job)
     made = copy(job)
     if any(_reference_of(one) for one in (job.inputs or {}).values()):
-        made.inputs = {name: work.input(name, given) for name, given in job.inputs.items()}  # type: ignore[assignment]
+        made.inputs = {name: work.input(name, given) for name, given in job.inputs.items()}
     if any(getattr(one, "path", None) for one in (job.outputs or {}).values()):
-        made.outputs = {name: work.output(name, given) for name, given in job.outputs.items()}  # type: ignore[assignment]
+        made.outputs = {name: work.output(name, given) for name, given in job.outputs.items()}
     with work.field("environment"):
         if work.environment(interpreter, is_local=is_local, compute=compute or {}):
             made.environment = None

@@ -69,7 +69,7 @@ def read_file(path: str, plan: Plan) -> Rehearsal:
     """Read a file of drills for a job with that plan. Raises SpecError with every mistake."""
     from drumline.spec.kinds.report import Report
     from drumline.spec.reading.files import read_yaml
-    from drumline.spec.schema.rehearsal import DRILLS, FAIL
+    from drumline.spec.rehearsal import DRILLS, FAIL
 
     root = read_yaml(path, path)
     report = Report("")

@@ -177,7 +177,7 @@ def _trial(trial: Any, space: dict[str, Any]) -> Any:
         bind_search_space(str(read_attribute(trial, "command") or ""), space),
         **_fields(trial, names),
         environment_variables=variables,
-        base_path=base_path_of(trial),
+        base_path=base_path_of(trial) or "",
     )
 
 

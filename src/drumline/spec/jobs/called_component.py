@@ -13,6 +13,8 @@ from drumline.spec.kinds.values import PRIMITIVES
 from drumline.spec.parts.io import Input, Output
 from drumline.spec.paths import is_remote, resolve
 from drumline.spec.reading.files import read_tree
+from drumline.spec.reading.tree import Mapping as Tree
+from drumline.spec.reading.tree import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,6 +51,14 @@ def class_of(component: Mapping[str, Any]) -> type[Component]:
     return component_class(kind)
 
 
+def type_of(component: Tree) -> str:
+    """Return the type that a component states, else the one that its keys imply."""
+    given = component.get("type")
+    if isinstance(given, Scalar) and isinstance(given.value, str):
+        return given.value.lower()
+    return "pipeline" if "jobs" in component else "parallel" if "task" in component else "command"
+
+
 def read_component(
     source: str | os.PathLike[str] | IO[Any],
     relative_origin: str | os.PathLike[str] | None = None,
@@ -64,8 +74,6 @@ def read_component(
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".py"):
         what = f"{os.fspath(source)!r} is Python, which is not run to read a component"
         raise SpecError(what, "import its function under @command_component: load_component(function)")
-    from drumline.spec.schema.pipeline import type_of
-
     name, root, base_path = read_tree(source, relative_origin, overrides)
     kind = type_of(root)
     kind = kind if kind in ("parallel", "pipeline") else "command"

@@ -6,17 +6,19 @@ from copy import deepcopy
 
 from drumline.contract.errors import SpecError
 from drumline.spec import builder
+from drumline.spec.entity import fill
 from drumline.spec.jobs.job import Job
+from drumline.spec.kinds.fields import field
 from drumline.spec.kinds.parts import list_kinds
 from drumline.spec.kinds.values import refuse_wrong
-from drumline.spec.parts.io import fill
+from drumline.spec.parts.io import INPUTS, OUTPUTS, Inputs, Outputs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self
 
+    from drumline.spec.kinds.fields import MadeOf
     from drumline.spec.kinds.parts import Part
-    from drumline.spec.parts.io import Inputs, Outputs
 
 
 class Calling(Job):
@@ -26,8 +28,8 @@ class Calling(Job):
     _input_example = ""
     """How its inputs are given in a call."""
 
-    inputs: Inputs
-    outputs: Outputs
+    inputs: MadeOf[Inputs] = field(INPUTS, factory=Inputs)
+    outputs: MadeOf[Outputs] = field(OUTPUTS, factory=Outputs)
 
     def _become_node(self) -> None:
         """End the constructor: take what the component has, and join the pipeline that is being built."""

@@ -2,76 +2,63 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 
 from drumline.contract.errors import SpecError
 from drumline.spec import builder
-from drumline.spec.entity import text_path
 from drumline.spec.jobs.calling import Calling
-from drumline.spec.jobs.component import Component, declare_job
-from drumline.spec.jobs.job import to_services
+from drumline.spec.jobs.component import Component, declare_job, list_declarations
+from drumline.spec.jobs.job import READ_ONLY
+from drumline.spec.jobs.program import DRUMLINE, VARIABLES, RankProgram
 from drumline.spec.keywords import refuse_unknown
-from drumline.spec.kinds.parts import adopter
-from drumline.spec.parts.distribution import DISTRIBUTION
-from drumline.spec.parts.environment import Environment, base_of, settle_environment, to_environment
-from drumline.spec.parts.io import Inputs, Outputs, fill
+from drumline.spec.kinds.fields import field
+from drumline.spec.kinds.records import Record, list_fields
+from drumline.spec.kinds.values import Anything, ListOf, MapOf, OneOf, Text, join
+from drumline.spec.parts.distribution import LOOSE_DISTRIBUTION
+from drumline.spec.parts.environment import base_of, settle_environment
 from drumline.spec.parts.resources import (
-    IDENTITY,
     LIMITS,
-    PYTHON_RESOURCES,
-    QUEUE_SETTINGS,
+    LOOSE_RESOURCES,
+    RESOURCES,
     CommandJobLimits,
     JobResourceConfiguration,
     QueueSettings,
 )
 from drumline.spec.paths import is_remote, resolve
+from drumline.spec.reading.tree import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from drumline.spec.jobs.sweep import SweepJob
+    from drumline.spec.kinds.fields import OrEmpty
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.reading.tree import Node
 
-
+_TEXT = Text()
+_BOUND = re.compile(r"\$\{\{\s*(inputs|outputs|search_space)\.([\w.-]+)\s*\}\}")
 _COMPONENT_FIELDS = ("command", "code", "environment", "distribution", "resources", "queue_settings")
 
 
-class CommandComponent(Component):
+class CommandComponent(RankProgram, Component):
     """One command line. A call with inputs gives a node of a pipeline, which can be submitted alone too."""
 
     type = "command"
-    _fields = (
-        *Component._fields, "command", "code", "environment", "distribution", "resources", "queue_settings",
-        "additional_includes", "properties",
-    )  # fmt: skip
+    additional_includes: OrEmpty[list[str]] = field(
+        ListOf(_TEXT), "Further files and folders that are copied beside the code.", factory=list
+    )
+    properties: OrEmpty[dict[str, Any]] = field(MapOf(Anything()), factory=dict)
+    instance_count: int | None = field(None, default=None)
 
-    def __init__(  # noqa: PLR0913 - azure-ai-ml's signature
-        self,
-        *,
-        command: str | None = None,
-        code: Any = None,
-        environment: Any = None,
-        distribution: Any = None,
-        resources: Any = None,
-        queue_settings: Any = None,
-        instance_count: int | None = None,
-        additional_includes: list[str] | None = None,
-        properties: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.command = command
-        self.code = text_path(code)
-        self.environment: Environment | str | None = to_environment(environment)
-        self.distribution = adopter(DISTRIBUTION)(distribution)
-        self.resources = adopter(PYTHON_RESOURCES)(resources)
-        if instance_count is not None:
-            if resources is not None:
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        super()._settle_arguments(others)
+        count = self.__dict__.pop("instance_count")
+        if count is not None:
+            if self.resources is not None:
                 raise SpecError("resources and instance_count exclude each other", "keep one")
-            self.resources = adopter(PYTHON_RESOURCES)({"instance_count": instance_count})
-        self.queue_settings = adopter(QUEUE_SETTINGS)(queue_settings)
-        self.additional_includes = list(additional_includes or [])
-        self.properties = dict(properties or {})
+            self.resources = {"instance_count": count}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Command:
         """Return a job of this component. Raises SpecError for an input that is not declared."""
@@ -86,7 +73,7 @@ class CommandComponent(Component):
             values["additional_includes"] = [resolve(self, path) for path in self.additional_includes]
 
 
-class Command(Calling):
+class Command(RankProgram, Calling):
     """
     A job as YAML or ``command()`` describes it; azure-ai-ml's ``Command`` and ``CommandJob`` in
     one.
@@ -98,84 +85,28 @@ class Command(Calling):
     type = "command"
     _adopted = ("distribution", "resources")
     _input_example = "job(lr=0.1)"
-    _fields = (
-        "type",
-        "name",
-        "display_name",
-        "experiment_name",
-        "description",
-        "tags",
-        "properties",
-        "command",
-        "code",
-        "environment",
-        "environment_variables",
-        "compute",
-        "inputs",
-        "outputs",
-        "distribution",
-        "resources",
-        "limits",
-        "queue_settings",
-        "identity",
-        "services",
-        "component",
-        "parent_job_name",
-        "drumline",
+    environment_variables: OrEmpty[dict[str, Any]] = field(
+        VARIABLES, "Environment variables of every rank.", factory=dict
     )
+    limits: Any = field(LIMITS, "Limits of time and number.", default=None)
+    component: Any = field(Anything(), default=None)
+    drumline: OrEmpty[dict[str, Any]] = field(DRUMLINE, "Settings that only Drumline has.", factory=dict)
+    """
+    Our own settings: ``grace``, the seconds between asking ranks to end and killing them;
+    ``hang_after``, the seconds without a sign of life after which a job hangs (0: never), and
+    ``hang_action``, what is done then, "report", "end" or "restart"; ``max_restarts``, how often all ranks
+    are started again when one fails, and ``restart_on``, for which failures only;
+    ``once``, whether the command runs on node 0 alone; ``mpi``, "launcher" or "environment";
+    ``mount``, whether inputs that are elsewhere are mounted: "auto", "always" or "never";
+    ``warm``, whether ranks are forked from an interpreter that has their imports: "auto", "on" or "off";
+    ``chief`` and ``evaluator``, whether TensorFlow has these tasks too;
+    ``secrets``, the names of variables whose values are taken at submission, and stored nowhere;
+    ``notify``, whom to tell of its end and troubles.
+    """
 
-    def __init__(  # noqa: PLR0913
-        self,
-        *,
-        command: str | None = None,
-        code: Any = None,
-        environment: Any = None,
-        environment_variables: dict[str, Any] | None = None,
-        inputs: dict[str, Any] | None = None,
-        outputs: dict[str, Any] | None = None,
-        distribution: Any = None,
-        resources: Any = None,
-        limits: Any = None,
-        queue_settings: Any = None,
-        identity: Any = None,
-        component: Any = None,
-        parent_job_name: str | None = None,
-        drumline: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.component = component
-        self._is_deterministic = bool(kwargs.get("is_deterministic", True))
-        self.command = command
-        self.code = code
-        self.environment = environment
-        self.environment_variables: dict[str, Any] = _mapping(environment_variables)
-        self.inputs: Inputs = inputs  # type: ignore[assignment]
-        self.outputs: Outputs = outputs  # type: ignore[assignment]
-        self.distribution = distribution
-        self.resources = resources
-        self.limits = limits
-        self.queue_settings = queue_settings
-        self.identity = identity
-        self.parent_job_name = parent_job_name
-        self.drumline: dict[str, Any] = dict(drumline or {})
-        """
-        Our own settings: ``grace``, the seconds between asking ranks to end and killing them;
-        ``hang_after``, the seconds without a sign of life after which a job hangs (0: never), and
-        ``hang_action``, what is done then, "report", "end" or "restart"; ``max_restarts``, how often all ranks
-        are started again when one fails, and ``restart_on``, for which failures only;
-        ``once``, whether the command runs on node 0 alone; ``mpi``, "launcher" or "environment";
-        ``mount``, whether inputs that are elsewhere are mounted: "auto", "always" or "never";
-        ``warm``, whether ranks are forked from an interpreter that has their imports: "auto", "on" or "off";
-        ``chief`` and ``evaluator``, whether TensorFlow has these tasks too;
-        ``secrets``, the names of variables whose values are taken at submission, and stored nowhere;
-        ``notify``, whom to tell of its end and troubles.
-        """
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        super()._settle_arguments(others)
         self._become_node()
-
-    @staticmethod
-    def _converters() -> dict[str, Any]:
-        return _CONVERTERS
 
     def _implied_component(self) -> CommandComponent:
         own = {name: deepcopy(getattr(self, name)) for name in _COMPONENT_FIELDS}
@@ -261,28 +192,51 @@ class Command(Calling):
         )
 
 
-def _mapping(value: Any) -> dict[str, Any]:
-    """Return a copy of a mapping. Raises SpecError for a value that is none."""
-    if not isinstance(value or {}, dict):
-        kind = type(value).__name__
-        raise SpecError(f"environment_variables cannot be of type {kind!r}", "give a mapping of names")
-    return dict(value or {})
-
-
-_CONVERTERS: dict[str, Any] = {
-    "code": text_path,
-    "environment": to_environment,
-    "inputs": lambda value: fill(Inputs(), value),
-    "outputs": lambda value: fill(Outputs(), value),
-    "distribution": adopter(DISTRIBUTION),
-    "resources": adopter(PYTHON_RESOURCES),
-    "limits": adopter(LIMITS),
-    "queue_settings": adopter(QUEUE_SETTINGS),
-    "identity": adopter(IDENTITY),
-    "services": to_services,
-}
-
 CommandJob = Command
+_FIELDS = list_fields(Command, type=OneOf("command", fold=str), resources=RESOURCES)
+del _FIELDS["component"]
+COMMAND_JOB = Record("a command job", _FIELDS, required=("command",), ignored=(*READ_ONLY, "parameters"))
+PYTHON_COMMAND_JOB = Record(
+    "a command job",
+    {**_FIELDS, "resources": Command._declarations["resources"]},
+    required=("command",),
+    ignored=(*READ_ONLY, "parameters"),
+)
+
+
+class CommandComponentRecord(Record):
+    """A command with declared inputs and outputs; one in a file of its own, to be registered, has a name."""
+
+    def __init__(self, *, named: bool = False) -> None:
+        fields = list_declarations(
+            CommandComponent, named=named, distribution=LOOSE_DISTRIBUTION, resources=LOOSE_RESOURCES
+        )
+        del fields["properties"]
+        required = ("name", "command") if named else ("command",)
+        super().__init__("a component", fields, required=required, unknown="drop")
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        before = report.count
+        values = super().take(node, path, report)
+        if isinstance(node, Mapping) and report.count == before:
+            self._check_bindings(node, values, path, report)
+        return values
+
+    def _check_bindings(self, node: Mapping, values: dict[str, Any], path: str, report: Report) -> None:
+        command = node.get("command")
+        if not isinstance(command, Scalar):
+            return
+        for group, name in dict.fromkeys(_BOUND.findall(str(command.value))):
+            owner = name.removesuffix(".path")
+            if owner not in (values.get(group) or {}):
+                here = join(path, "command")
+                what = f"{here} refers to ${{{{{group}.{name}}}}}, which is not declared"
+                hint = f"write ${{{{inputs.{name}}}}}, and declare it: a sweep gives its trials a value each"
+                report.add(what, command, here, hint if group == "search_space" else "")
+
+
+COMPONENT = CommandComponentRecord()
+NAMED_COMPONENT = CommandComponentRecord(named=True)
 _FLAT = (
     ("resources", JobResourceConfiguration, JobResourceConfiguration._fields),
     ("limits", CommandJobLimits, CommandJobLimits._fields),

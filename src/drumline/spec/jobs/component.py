@@ -2,66 +2,155 @@
 
 from __future__ import annotations
 
-import os
+import re
 from copy import deepcopy
 
 from drumline.contract.errors import SpecError
-from drumline.spec.entity import Written, plain, text_path
+from drumline.spec.entity import Written, plain
 from drumline.spec.foreign_parts import HINT, is_within_theirs
 from drumline.spec.keywords import refuse_unknown
+from drumline.spec.kinds.fields import Field, Located, field
+from drumline.spec.kinds.records import ByType, Record, list_fields
+from drumline.spec.kinds.values import (
+    PRIMITIVES,
+    Anything,
+    Flag,
+    Kind,
+    ListOf,
+    MapOf,
+    OneOf,
+    Text,
+    VersionText,
+)
 from drumline.spec.parts.io import Input, Output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
+    from drumline.spec.kinds.fields import MadeOf, OrEmpty
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.reading.tree import Node
 
+_TEXT = Text()
 _DECLARED = ("type", "mode", "optional", "default", "min", "max", "enum", "description")
 _TYPES = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"))
 
 
-class Component(Written):
+_PORTS = (
+    "path",
+    "custom_model",
+    "mlflow_model",
+    "mltable",
+    "triton_model",
+    "uri_file",
+    "uri_folder",
+)
+_MODES = (
+    "direct",
+    "download",
+    "eval_download",
+    "eval_mount",
+    "mount",
+    "ro_mount",
+    "rw_mount",
+    "upload",
+    "link",
+)
+
+
+def _parameter(name: str) -> Record:
+    fields: dict[str, Kind] = {
+        "type": _TEXT,
+        "optional": Flag(),
+        "default": Anything(),
+        "min": Anything(),
+        "max": Anything(),
+        "enum": ListOf(Anything()),
+        "description": _TEXT,
+    }
+    return Record(f"{name} input", fields, unknown="drop")
+
+
+_PORT = Record(
+    "input",
+    {
+        "type": _TEXT,
+        "optional": Flag(),
+        "default": Anything(),
+        "mode": OneOf(*_MODES),
+        "description": _TEXT,
+    },
+    unknown="drop",
+)
+DECLARED_INPUT = ByType({**{name: _parameter(name) for name in PRIMITIVES}, **dict.fromkeys(_PORTS, _PORT)})
+_WRITTEN = Record(
+    "output",
+    {"type": _TEXT, "mode": OneOf(*_MODES), "description": _TEXT},
+    unknown="drop",
+)
+DECLARED_OUTPUT = ByType(dict.fromkeys((*_PORTS, *PRIMITIVES), _WRITTEN))
+
+
+_COMPONENT_NAME = r"^[a-z][a-z\d_]{0,254}$"
+
+
+class ComponentName(Text):
+    """Source: azure-ai-ml's ComponentNameStr."""
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        value = super().take(node, path, report)
+        if isinstance(value, str) and not re.match(_COMPONENT_NAME, value):
+            what = f"the component name {value!r} may hold lower case letters, digits and '_' only"
+            fixed = re.sub(r"\W", "_", value, flags=re.ASCII).lower()
+            report.add(what, node, path, f"did you mean {fixed!r}?" if fixed[:1].isalpha() else "")
+        return value
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "string", "pattern": _COMPONENT_NAME}
+
+
+class _Declarations(MapOf):
+    """Declared inputs or outputs by name; ``make`` makes one of a mapping of Python."""
+
+    def __init__(self, item: Kind, make: Callable[[Any], Any]) -> None:
+        super().__init__(item)
+        self.make = make
+
+    def adopt(self, value: Any) -> Any:
+        return {name: self.make(item) for name, item in value.items()}
+
+
+class Component(Written, Located):
     """
     The root. ``inputs`` and ``outputs`` declare: by name, an ``Input`` with type, default, optional, min, max, enum,
     and an ``Output`` with type and mode. ``id`` and ``creation_context`` are set by whoever stores the component.
     """
 
-    type = ""
-    _fields: tuple[str, ...] = (
-        "name", "version", "type", "display_name", "description", "tags", "is_deterministic", "inputs", "outputs",
-    )  # fmt: skip
+    name: str | None = field(_TEXT, default=None)
+    version: str | None = field(VersionText(), default=None)
+    type: str = field(_TEXT, default="", init=False)
+    display_name: str | None = field(_TEXT, default=None)
+    description: str | None = field(_TEXT, default=None)
+    tags: OrEmpty[dict[str, str]] = field(MapOf(Text(nullable=True)), factory=dict)
+    is_deterministic: bool = field(
+        Flag(), "Whether the same inputs give the same outputs, so that results are reused.", default=True
+    )
+    inputs: MadeOf[dict[str, Input]] = field(
+        _Declarations(DECLARED_INPUT, lambda value: to_declaration(value)), factory=dict
+    )
+    outputs: MadeOf[dict[str, Output]] = field(
+        _Declarations(DECLARED_OUTPUT, lambda value: _to_output(value)), factory=dict
+    )
 
-    def __init__(
-        self,
-        *,
-        name: str | None = None,
-        version: str | None = None,
-        description: str | None = None,
-        tags: dict[str, str] | None = None,
-        display_name: str | None = None,
-        inputs: dict[str, Any] | None = None,
-        outputs: dict[str, Any] | None = None,
-        is_deterministic: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        self.name = name
-        self.version = None if version is None else str(version)
-        self.description = description
-        self.tags = dict(tags or {})
-        self.display_name = display_name
-        self.inputs: dict[str, Input] = {key: to_declaration(value) for key, value in (inputs or {}).items()}
-        self.outputs: dict[str, Output] = {key: _to_output(value) for key, value in (outputs or {}).items()}
-        self.is_deterministic = is_deterministic
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
         self.id: str | None = None
         self.creation_context: Any = None
-        refuse_unknown(kwargs, (*self._fields, "base_path", "id", "creation_context"), "the component")
-        self._base_path: str = text_path(kwargs.get("base_path") or kwargs.get("_base_path") or "")
         self._source = ""
-
-    @property
-    def base_path(self) -> str:
-        """Return the folder that relative paths resolve against."""
-        return self._base_path or os.getcwd()
+        super()._settle_arguments({"_base_path": others.pop("_base_path", None)})
+        refuse_unknown(others, (*self._fields, "id", "creation_context"), "the component")
 
     def _plain(self) -> dict[str, Any]:
         return to_dict(self)
@@ -94,6 +183,11 @@ class Component(Written):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r}, version={self.version!r})"
+
+
+def list_declarations(kind: type[Component], *, named: bool, **kinds: Kind) -> dict[str, Kind | Field]:
+    """Return the fields of a component as its file has them; ``named``: one that is registered has a name."""
+    return list_fields(kind, **({"name": ComponentName()} if named else {}), **kinds)
 
 
 def to_declaration(value: Any) -> Input:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 
 from drumline.contract.errors import hide_passwords
-from drumline.spec.entity import Entity, plain, text_path, write_yaml
+from drumline.spec.entity import plain, write_yaml
 from drumline.spec.keywords import refuse_unknown
+from drumline.spec.kinds.fields import Located, field
+from drumline.spec.kinds.values import MapOf, Text
 from drumline.spec.parts.bindings import PATTERN
 from drumline.spec.parts.environment import settle_environment
-from drumline.spec.parts.resources import CommandJobLimits, JobResourceConfiguration, QueueSettings
-from drumline.spec.parts.services import Services
+from drumline.spec.parts.resources import IDENTITY, CommandJobLimits, JobResourceConfiguration, QueueSettings
+from drumline.spec.parts.services import SERVICES
 from drumline.spec.paths import is_remote, resolve
 
 TYPE_CHECKING = False
@@ -18,10 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import IO, Any
 
+    from drumline.spec.kinds.fields import MadeOf, OrEmpty
+    from drumline.spec.parts.services import Services
     from drumline.spec.reading.tree import Mapping
 
+_TEXT = Text()
+READ_ONLY = ("$schema", "id", "status", "creation_context", "log_files")
+"""What ``job show`` and Azure print besides."""
 
-_KEPT = ("base_path", "is_deterministic", "id", "status", "creation_context", "log_files")
+_KEPT = ("is_deterministic", "id", "status", "creation_context", "log_files")
 """Keywords that azure-ai-ml knows and that say nothing here."""
 
 _FLAT = tuple(
@@ -32,43 +39,53 @@ _FLAT = tuple(
 """Keywords of ``command()`` that a job does not keep as they are."""
 
 
-class Job(Entity):
+class Job(Located):
     """
     ``status``, ``studio_url`` and the other read-only attributes are set by whoever stores the
     job.
     """
 
-    type = ""
+    type: str = field(_TEXT, "The type of this thing.", default="", init=False)
+    name: str | None = field(_TEXT, "The name; default: a generated one.", default=None)
+    display_name: str | None = field(
+        _TEXT, "The name that lists show; several jobs may share it.", default=None
+    )
+    experiment_name: str | None = field(
+        _TEXT, "The experiment, a group of jobs; default: the name of the folder.", default=None
+    )
+    description: str | None = field(_TEXT, "A text of your own.", default=None)
+    tags: OrEmpty[dict[str, str]] = field(
+        MapOf(Text(nullable=True)), "Names and values of your own.", factory=dict
+    )
+    properties: OrEmpty[dict[str, str]] = field(
+        MapOf(Text(nullable=True)), "Names and values that programs set.", factory=dict
+    )
+    compute: str | None = field(
+        _TEXT,
+        "The compute that runs the job: azureml:NAME, or local for this machine.",
+        default=None,
+        last=True,
+    )
+    identity: Any = field(
+        IDENTITY, "The identity that Azure would use; not used here.", default=None, last=True
+    )
+    services: MadeOf[Services | None] = field(
+        SERVICES,
+        "Interactive services that run beside the job, such as TensorBoard.",
+        default=None,
+        last=True,
+    )
+    parent_job_name: str | None = field(_TEXT, "The job that this one is part of.", default=None, last=True)
 
-    def __init__(
-        self,
-        *,
-        name: str | None = None,
-        display_name: str | None = None,
-        description: str | None = None,
-        tags: dict[str, str] | None = None,
-        properties: dict[str, str] | None = None,
-        experiment_name: str | None = None,
-        compute: str | None = None,
-        services: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        self.name = name
-        self.display_name = display_name
-        self.description = description
-        self.tags = dict(tags or {})
-        self.properties = dict(properties or {})
-        self.experiment_name = experiment_name
-        self.compute = compute
-        self.services = services
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        super()._settle_arguments({"_base_path": others.pop("_base_path", None)})
+        refuse_unknown([name for name in others if name not in _KEPT], (*self._fields, *_FLAT))
         self.id: str | None = None
         self.status: str | None = None
         self.studio_url: str | None = None
         self.log_files: dict[str, str] | None = None
         self.creation_context: Any = None
         self._source = ""
-        self._base_path: str = text_path(kwargs.get("base_path") or "")
-        refuse_unknown([name for name in kwargs if name not in _KEPT], (*Job._fields, *self._fields, *_FLAT))
         self._warnings: list[str] = []
         self._node_name: str = ""
         """Within a pipeline."""
@@ -80,7 +97,7 @@ class Job(Entity):
         self._component_name = ""
         self._includes: list[str] = []
         """Absolute paths that belong to its code besides ``code``."""
-        self._is_deterministic = True
+        self._is_deterministic = bool(others.get("is_deterministic", True))
         self._snapshots: dict[str, str] = {}
         """Its code as it was taken before, by place: of a step of a pipeline, or a trial of a sweep."""
         self._top_job = ""
@@ -93,20 +110,6 @@ class Job(Entity):
         """The job file as read, so that later problems still name its lines."""
         self._page: Callable[[], str | None] | None = None
         """Of a stored job: returns its page for a notebook, None if the job is gone."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        convert = self._converters().get(name)
-        object.__setattr__(self, name, convert(value) if convert else value)
-
-    @staticmethod
-    def _converters() -> dict[str, Any]:
-        """Return by attribute a function that converts a value when it is set."""
-        return {"services": to_services}
-
-    @property
-    def base_path(self) -> str:
-        """Return the folder that relative paths resolve against."""
-        return self._base_path or os.getcwd()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Job:
         from copy import deepcopy
@@ -137,15 +140,6 @@ class Job(Entity):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r})"
-
-
-def to_services(value: dict[str, Any] | None) -> Services | None:
-    if value is None:
-        return None
-    services = Services()
-    for name, service in value.items():
-        services[name] = service
-    return services
 
 
 def to_dict(job: Job, *, absolute: bool = False) -> dict[str, Any]:

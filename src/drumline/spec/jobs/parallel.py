@@ -6,73 +6,105 @@ from copy import deepcopy
 
 from drumline.contract.errors import SpecError
 from drumline.spec import builder
-from drumline.spec.entity import Entity, text_path
+from drumline.spec.entity import whole
 from drumline.spec.jobs.calling import Calling
-from drumline.spec.jobs.component import Component, declare_job
-from drumline.spec.jobs.job import to_services
+from drumline.spec.jobs.component import Component, declare_job, list_declarations
+from drumline.spec.jobs.program import DRUMLINE, VARIABLES
 from drumline.spec.keywords import refuse_unknown
-from drumline.spec.kinds.parts import adopter
-from drumline.spec.parts.environment import base_of, settle_environment, to_environment
-from drumline.spec.parts.io import Inputs, Outputs, fill
-from drumline.spec.parts.resources import IDENTITY, PYTHON_RESOURCES, JobResourceConfiguration, RetrySettings
+from drumline.spec.kinds.fields import Declared, field
+from drumline.spec.kinds.locations import Code
+from drumline.spec.kinds.parts import Part, PartRecord
+from drumline.spec.kinds.records import Record
+from drumline.spec.kinds.values import Anything, Integer, ListOf, OneOf, Text, VersionText
+from drumline.spec.parts.environment import EnvironmentKind, base_of, settle_environment
+from drumline.spec.parts.resources import LOOSE_RESOURCES, RESOURCES, JobResourceConfiguration, RetrySettings
 from drumline.spec.paths import is_remote, resolve
+from drumline.spec.reading.tree import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-SETTINGS = (
-    "task",
-    "mini_batch_size",
-    "partition_keys",
-    "input_data",
-    "retry_settings",
-    "logging_level",
-    "max_concurrency_per_instance",
-    "error_threshold",
-    "mini_batch_error_threshold",
-)
-"""What a job and a component have alike; what the job says itself goes first."""
+    from drumline.spec.kinds.fields import MadeOf, OrEmpty
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.reading.tree import Node
+
+_TEXT = Text()
 
 
-class RunFunction(Entity):
+class RunFunction(Part):
     """
     The script that processes mini-batches, ``entry_script`` in ``code``: a Python file with ``init()`` and
     ``run(mini_batch)``.
     """
 
-    _fields = (
-        "type",
-        "code",
-        "entry_script",
-        "program_arguments",
-        "model",
-        "append_row_to",
-        "environment",
+    _place = "task"
+    type: str = field(_TEXT, default="run_function", init=False)
+    code: Any = field(Code(), default=None)
+    entry_script: str | None = field(_TEXT, "The script with init() and run(mini_batch).", default=None)
+    program_arguments: str | None = field(_TEXT, default=None)
+    model: str | None = field(None, default=None)
+    append_row_to: str | None = field(_TEXT, default=None)
+    environment: Any = field(EnvironmentKind(), default=None)
+
+
+class _Task(PartRecord):
+    def adopt(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        kind = str(value.get("type") or "run_function").lower()
+        if kind != "run_function":
+            raise SpecError(f"task.type: {kind!r} is not supported", "type: run_function")
+        return RunFunction(**{key: item for key, item in value.items() if key != "type"})
+
+
+class SizeText(VersionText):
+    """A whole number or text; a number with a fraction is cut, as an ``Integer`` is."""
+
+    def adopt(self, value: Any) -> Any:
+        return value
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Scalar) and isinstance(node.value, float):
+            return str(whole(node.value))
+        return super().take(node, path, report)
+
+
+class ParallelSettings(Declared):
+    """What a job and a component have alike; what the job says itself goes first."""
+
+    task: MadeOf[RunFunction | None] = field(
+        _Task(RunFunction, required=("entry_script",)),
+        "The function that processes a mini-batch.",
+        default=None,
+    )
+    mini_batch_size: str | int | None = field(
+        SizeText(), "The number of files, or the size such as 10kb, of a mini-batch.", default=None
+    )
+    partition_keys: list[str] | None = field(ListOf(_TEXT), default=None)
+    input_data: str | None = field(_TEXT, "The input that is split: ${{inputs.NAME}}.", default=None)
+    retry_settings: MadeOf[RetrySettings | None] = field(
+        PartRecord(RetrySettings), "How often a mini-batch is tried again, and its time limit.", default=None
+    )
+    logging_level: str | None = field(OneOf("DEBUG", "INFO", "WARNING", "WARN", fold=str.upper), default=None)
+    max_concurrency_per_instance: int | None = field(
+        Integer(), "The number of worker processes on each node.", default=None
+    )
+    error_threshold: int | None = field(
+        Integer(), "The number of items that may fail; -1: any.", default=None
+    )
+    mini_batch_error_threshold: int | None = field(
+        Integer(), "The number of mini-batches that may fail; -1: any.", default=None
+    )
+    resources: MadeOf[JobResourceConfiguration | None] = field(
+        RESOURCES, "The number of nodes and what each of them has.", default=None
     )
 
-    def __init__(
-        self,
-        *,
-        code: Any = None,
-        entry_script: str | None = None,
-        program_arguments: str | None = None,
-        model: str | None = None,
-        append_row_to: str | None = None,
-        environment: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        refuse_unknown(kwargs, self._fields, "task")
-        self.type = "run_function"
-        self.code = text_path(code)
-        self.entry_script = entry_script
-        self.program_arguments = program_arguments
-        self.model = model
-        self.append_row_to = append_row_to
-        self.environment = to_environment(environment)
+
+SETTINGS = tuple(name for name in ParallelSettings._fields if name != "resources")
 
 
-class Parallel(Calling):
+class Parallel(ParallelSettings, Calling):
     """
     A step of a pipeline, or a job by itself; azure-ai-ml's ``Parallel`` and ``ParallelJob`` in one.
 
@@ -82,73 +114,15 @@ class Parallel(Calling):
     type = "parallel"
     _adopted = ("resources", "retry_settings")
     _input_example = "job(data=...)"
-    _fields = (
-        "type",
-        "name",
-        "display_name",
-        "experiment_name",
-        "description",
-        "tags",
-        "properties",
-        "compute",
-        "inputs",
-        "outputs",
-        *SETTINGS,
-        "resources",
-        "environment_variables",
-        "identity",
-        "services",
-        "component",
-        "parent_job_name",
-        "drumline",
+    environment_variables: OrEmpty[dict[str, Any]] = field(
+        VARIABLES, "Environment variables of every rank.", factory=dict
     )
+    component: Any = field(Anything(), default=None)
+    drumline: OrEmpty[dict[str, Any]] = field(DRUMLINE, "Settings that only Drumline has.", factory=dict)
 
-    def __init__(  # noqa: PLR0913 - azure-ai-ml's signature
-        self,
-        *,
-        task: Any = None,
-        mini_batch_size: str | int | None = None,
-        partition_keys: list[str] | None = None,
-        input_data: str | None = None,
-        retry_settings: Any = None,
-        logging_level: str | None = None,
-        max_concurrency_per_instance: int | None = None,
-        error_threshold: int | None = None,
-        mini_batch_error_threshold: int | None = None,
-        inputs: dict[str, Any] | None = None,
-        outputs: dict[str, Any] | None = None,
-        resources: Any = None,
-        environment_variables: dict[str, Any] | None = None,
-        identity: Any = None,
-        component: Any = None,
-        parent_job_name: str | None = None,
-        drumline: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.component = component
-        self.task: RunFunction | None = task
-        self.mini_batch_size = mini_batch_size
-        self.partition_keys = partition_keys
-        self.input_data = input_data
-        self.retry_settings: RetrySettings | None = retry_settings
-        self.logging_level = logging_level
-        self.max_concurrency_per_instance = max_concurrency_per_instance
-        self.error_threshold = error_threshold
-        self.mini_batch_error_threshold = mini_batch_error_threshold
-        self.inputs: Inputs = inputs  # type: ignore[assignment]
-        self.outputs: Outputs = outputs  # type: ignore[assignment]
-        self.resources: JobResourceConfiguration | None = resources
-        self.environment_variables = dict(environment_variables or {})
-        self.identity = identity
-        self.parent_job_name = parent_job_name
-        self.drumline = dict(drumline or {})
-        self._is_deterministic = bool(kwargs.get("is_deterministic", True))
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        super()._settle_arguments(others)
         self._become_node()
-
-    @staticmethod
-    def _converters() -> dict[str, Any]:
-        return _CONVERTERS
 
     def _implied_component(self) -> ParallelComponent:
         own = {name: deepcopy(getattr(self, name)) for name in (*SETTINGS, "resources")}
@@ -168,36 +142,17 @@ class Parallel(Calling):
 ParallelJob = Parallel
 
 
-class ParallelComponent(Component):
+class ParallelComponent(ParallelSettings, Component):
     """A call with inputs gives a node of a pipeline."""
 
     type = "parallel"
-    _fields = (*Component._fields, *SETTINGS, "resources")
+    instance_count: int | None = field(None, default=None)
 
-    def __init__(
-        self,
-        *,
-        task: Any = None,
-        retry_settings: Any = None,
-        resources: Any = None,
-        instance_count: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        given = {name: kwargs.pop(name, None) for name in SETTINGS if name not in ("task", "retry_settings")}
-        super().__init__(**kwargs)
-        self.mini_batch_size: str | int | None = None
-        self.partition_keys: list[str] | None = None
-        self.input_data: str | None = None
-        self.logging_level: str | None = None
-        self.max_concurrency_per_instance: int | None = None
-        self.error_threshold: int | None = None
-        self.mini_batch_error_threshold: int | None = None
-        for name, value in given.items():
-            setattr(self, name, value)
-        self.task: RunFunction | None = to_task(task)
-        self.retry_settings: RetrySettings | None = to_retry_settings(retry_settings)
-        flat = None if instance_count is None else {"instance_count": instance_count}
-        self.resources = adopter(PYTHON_RESOURCES)(flat if resources is None else resources)
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        super()._settle_arguments(others)
+        count = self.__dict__.pop("instance_count")
+        if count is not None and self.resources is None:
+            self.resources = {"instance_count": count}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Parallel:
         """Return a job of this component. Raises SpecError for an input that is not declared."""
@@ -218,29 +173,16 @@ def _settle_task(values: dict[str, Any], owner: Parallel | ParallelComponent, *,
         written["code"] = resolve(owner, written["code"])
 
 
-def to_task(value: Any) -> Any:
-    """Return a task from a mapping. Raises SpecError for a task of another type."""
-    if not isinstance(value, dict):
-        return value
-    kind = str(value.get("type") or "run_function").lower()
-    if kind != "run_function":
-        raise SpecError(f"task.type: {kind!r} is not supported", "type: run_function")
-    return RunFunction(**{key: item for key, item in value.items() if key != "type"})
+def _component_table(*, named: bool) -> Record:
+    fields = list_declarations(ParallelComponent, named=named, resources=LOOSE_RESOURCES)
+    required = ("task", "input_data")
+    return Record(
+        "a parallel component", fields, required=("name", *required) if named else required, unknown="drop"
+    )
 
 
-def to_retry_settings(value: Any) -> Any:
-    return RetrySettings(**value) if isinstance(value, dict) else value
-
-
-_CONVERTERS: dict[str, Any] = {
-    "task": to_task,
-    "retry_settings": to_retry_settings,
-    "inputs": lambda value: fill(Inputs(), value),
-    "outputs": lambda value: fill(Outputs(), value),
-    "resources": adopter(PYTHON_RESOURCES),
-    "identity": adopter(IDENTITY),
-    "services": to_services,
-}
+COMPONENT = _component_table(named=False)
+NAMED_COMPONENT = _component_table(named=True)
 
 
 def parallel_run_function(  # noqa: PLR0913 - azure-ai-ml's signature

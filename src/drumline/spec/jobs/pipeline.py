@@ -6,43 +6,86 @@ from copy import deepcopy
 
 from drumline.contract.errors import SpecError
 from drumline.spec import builder
-from drumline.spec.entity import Entity
+from drumline.spec.entity import fill
 from drumline.spec.foreign_parts import ours
 from drumline.spec.jobs.component import Component
-from drumline.spec.jobs.job import Job, to_dict, to_services
+from drumline.spec.jobs.job import Job, to_dict
 from drumline.spec.jobs.pipeline_nodes import to_nodes
-from drumline.spec.kinds.parts import adopter
-from drumline.spec.parts.io import Inputs, Outputs, fill
-from drumline.spec.parts.resources import IDENTITY
+from drumline.spec.kinds.fields import Declared, field
+from drumline.spec.kinds.records import Record, list_fields
+from drumline.spec.kinds.values import Anything, Flag, Kind
+from drumline.spec.parts.io import INPUTS, OUTPUTS, Inputs, Outputs
+from drumline.spec.reading.tree import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from drumline.spec.kinds.fields import MadeOf
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.reading.tree import Node as TreeNode
 
-class PipelineJobSettings(Entity):
+
+class _DefaultCompute(Kind):
+    word = "'serverless' or 'azureml:<name>'"
+
+    def take(self, node: TreeNode, path: str, report: Report) -> Any:
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, str) and (value.lower() == "serverless" or _is_name(value)):
+            return value
+        self.refuse(node, path, report, _suggest_setting(value, "write `compute: {}` on the steps"))
+        return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "string", "pattern": "^(azureml:|[Ss][Ee][Rr][Vv][Ee][Rr][Ll][Ee][Ss][Ss]$)"}
+
+
+class _DefaultDatastore(Kind):
+    word = "'azureml:<name>'"
+
+    def take(self, node: TreeNode, path: str, report: Report) -> Any:
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, str) and _is_name(value):
+            return value
+        self.refuse(node, path, report, _suggest_setting(value, "write the name itself"))
+        return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "string", "pattern": "^azureml:"}
+
+
+def _is_name(value: str) -> bool:
+    return value.startswith("azureml:") and "${{" not in value
+
+
+def _suggest_setting(value: object, bound: str) -> str:
+    """Return the hint for a name without ``azureml:``; ``bound``: what to do in the place of a binding."""
+    if not isinstance(value, str):
+        return ""
+    if "${{" in value:
+        return f"a setting cannot be bound; {bound.format(value.removeprefix('azureml:'))}"
+    return f"write 'azureml:{value}'"
+
+
+class PipelineJobSettings(Declared):
     """The settings that the nodes of a pipeline fall back on; other settings are kept as they are."""
 
-    _fields: tuple[str, ...] = (
-        "default_datastore",
-        "default_compute",
-        "continue_on_step_failure",
-        "force_rerun",
+    default_datastore: str | None = field(
+        _DefaultDatastore(), "The datastore of outputs that name none.", default=None, kw_only=False
+    )
+    default_compute: str | None = field(
+        _DefaultCompute(), "The compute of steps that name none.", default=None, kw_only=False
+    )
+    continue_on_step_failure: bool | None = field(
+        Flag(), "Whether independent steps still run after a step failed.", default=None, kw_only=False
+    )
+    force_rerun: bool | None = field(
+        Flag(), "Whether steps run again although nothing has changed.", default=None, kw_only=False
     )
 
-    def __init__(
-        self,
-        default_datastore: str | None = None,
-        default_compute: str | None = None,
-        continue_on_step_failure: bool | None = None,
-        force_rerun: bool | None = None,
-        **kwargs: Any,
-    ) -> None:
-        self.default_datastore = default_datastore
-        self.default_compute = default_compute
-        self.continue_on_step_failure = continue_on_step_failure
-        self.force_rerun = force_rerun
-        self.__dict__.update(kwargs)
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        self.__dict__.update(others)
 
     def _values(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if value is not None}
@@ -57,6 +100,15 @@ class PipelineJobSettings(Entity):
         return values
 
 
+class _Settings(Record):
+    def adopt(self, value: Any) -> Any:
+        value = ours(value)
+        return PipelineJobSettings(**value) if isinstance(value, dict) else value
+
+
+SETTINGS = _Settings("settings", list_fields(PipelineJobSettings), unknown="keep")
+
+
 class PipelineJob(Job):
     """
     ``jobs`` maps the name of each node to a ``Command``, ``SweepJob`` or ``PipelineJob``, which mappings with the
@@ -64,50 +116,22 @@ class PipelineJob(Job):
     """
 
     type = "pipeline"
-    _fields = (
-        "type",
-        "name",
-        "display_name",
-        "experiment_name",
-        "description",
-        "tags",
-        "properties",
-        "compute",
-        "settings",
-        "inputs",
-        "outputs",
-        "jobs",
-        "component",
-        "identity",
-        "services",
-        "parent_job_name",
+    settings: MadeOf[PipelineJobSettings] = field(
+        SETTINGS, "Settings of the whole pipeline.", factory=PipelineJobSettings
     )
+    inputs: MadeOf[Inputs] = field(INPUTS, factory=Inputs)
+    outputs: MadeOf[Outputs] = field(OUTPUTS, factory=Outputs)
+    jobs: MadeOf[dict[str, Any]] = field(Anything(), "The steps by name.", default=None)
+    component: Any = field(Anything(), default=None)
 
-    def __init__(
-        self,
-        *,
-        jobs: dict[str, Any] | None = None,
-        component: Any = None,
-        settings: Any = None,
-        inputs: dict[str, Any] | None = None,
-        outputs: dict[str, Any] | None = None,
-        identity: Any = None,
-        parent_job_name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.jobs = to_nodes(jobs, self._base_path)
-        self.component = component
-        self.settings: PipelineJobSettings = settings if settings is not None else PipelineJobSettings()
-        self.inputs: Inputs = inputs  # type: ignore[assignment]
-        self.outputs: Outputs = outputs  # type: ignore[assignment]
-        self.identity = identity
-        self.parent_job_name = parent_job_name
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        super()._settle_arguments(others)
+        self.jobs = to_nodes(self.jobs, self._base_path)
         self._optional: frozenset[str] = frozenset()
         """Parameters of its function that were given as None."""
         self._prepared: list[dict[str, Any]] | None = None
         """Its steps as they were when the pipeline that it is a step of was submitted."""
-        for name, output in getattr(component, "outputs", {}).items():
+        for name, output in getattr(self.component, "outputs", {}).items():
             if name not in self.outputs:
                 self.outputs[name] = deepcopy(output)
         builder.register(self)
@@ -131,20 +155,16 @@ class PipelineJob(Job):
             values["jobs"] = _plain_nodes(self.jobs, self.base_path, absolute=absolute)
         super()._settle(values, absolute=absolute)
 
-    @staticmethod
-    def _converters() -> dict[str, Any]:
-        return _CONVERTERS
-
 
 class PipelineComponent(Component):
     """A pipeline with declared inputs and outputs. ``jobs``: as of a PipelineJob."""
 
     type = "pipeline"
-    _fields = (*Component._fields, "jobs")
+    jobs: MadeOf[dict[str, Any]] = field(Anything(), "The steps by name.", default=None)
 
-    def __init__(self, *, jobs: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.jobs: dict[str, Any] = to_nodes(jobs, self._base_path)
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        super()._settle_arguments(others)
+        self.jobs = to_nodes(self.jobs, self._base_path)
 
     def __call__(self, *args: Any, **kwargs: Any) -> PipelineJob:
         """Return a pipeline of this component. Raises SpecError for an input that is not declared."""
@@ -159,17 +179,3 @@ def _plain_nodes(jobs: dict[str, Any], base_path: str, *, absolute: bool) -> dic
     return {
         name: to_dict(node, absolute=absolute or node.base_path != base_path) for name, node in jobs.items()
     }
-
-
-def _to_settings(value: Any) -> Any:
-    value = ours(value)
-    return PipelineJobSettings(**value) if isinstance(value, dict) else value
-
-
-_CONVERTERS: dict[str, Any] = {
-    "settings": _to_settings,
-    "inputs": lambda value: fill(Inputs(), value),
-    "outputs": lambda value: fill(Outputs(), value),
-    "identity": adopter(IDENTITY),
-    "services": to_services,
-}

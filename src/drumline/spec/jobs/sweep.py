@@ -7,22 +7,25 @@ from copy import deepcopy
 from drumline.contract.errors import SpecError
 from drumline.spec import builder
 from drumline.spec.jobs.called_component import find_component
-from drumline.spec.jobs.job import Job, settle, to_services
+from drumline.spec.jobs.job import READ_ONLY, Job, settle
 from drumline.spec.jobs.trial import (
     ParameterizedCommand,
+    TrialKind,
     copy_program,
     inline_component,
     is_command,
-    to_trial,
     with_base_path,
 )
-from drumline.spec.kinds.parts import adopter
-from drumline.spec.parts.io import Inputs, Outputs, fill
-from drumline.spec.parts.resources import IDENTITY, PYTHON_RESOURCES, QUEUE_SETTINGS, QueueSettings
+from drumline.spec.kinds.fields import Declared, field
+from drumline.spec.kinds.records import Record, list_fields
+from drumline.spec.kinds.values import OneOf
+from drumline.spec.parts.io import INPUTS, OUTPUTS, Inputs, Outputs
+from drumline.spec.parts.resources import QUEUE_SETTINGS, RESOURCES, QueueSettings
 from drumline.spec.parts.search import (
     EARLY_TERMINATION,
     OBJECTIVE,
     SAMPLING_ALGORITHM,
+    SPACES,
     SWEEP_LIMITS,
     Objective,
     ParameterExpression,
@@ -36,9 +39,27 @@ if TYPE_CHECKING:
     from typing import Any
 
     from drumline.spec.jobs.called_component import Lookup
+    from drumline.spec.kinds.fields import MadeOf
 
 
-class SweepJob(Job):
+class SweepSearch(Declared):
+    """What a sweep job and a sweep node of a pipeline share."""
+
+    trial: Any = field(TrialKind(), "The program of each trial.", default=None)
+    search_space: MadeOf[SearchSpace] = field(
+        SPACES, "The parameters to search, each with its distribution.", factory=SearchSpace
+    )
+    objective: Any = field(OBJECTIVE, "The metric to optimize.", default=None)
+    sampling_algorithm: Any = field(SAMPLING_ALGORITHM, "How the next parameters are chosen.", default=None)
+    early_termination: Any = field(
+        EARLY_TERMINATION, "When a trial that lags behind is stopped.", default=None
+    )
+    limits: Any = field(SWEEP_LIMITS, "Limits of time and number.", default=None)
+    resources: Any = field(RESOURCES, "The number of nodes and what each of them has.", default=None)
+    queue_settings: Any = field(QUEUE_SETTINGS, "The priority of the job.", default=None)
+
+
+class SweepJob(SweepSearch, Job):
     """
     Setting ``trial``, ``objective``, ``limits``, ``search_space``... to a dictionary turns it into the object.
 
@@ -46,66 +67,13 @@ class SweepJob(Job):
     """
 
     type = "sweep"
-    _fields = (
-        "type",
-        "name",
-        "display_name",
-        "experiment_name",
-        "description",
-        "tags",
-        "properties",
-        "trial",
-        "search_space",
-        "objective",
-        "sampling_algorithm",
-        "early_termination",
-        "limits",
-        "compute",
-        "inputs",
-        "outputs",
-        "resources",
-        "queue_settings",
-        "identity",
-        "services",
-        "parent_job_name",
-    )
+    inputs: MadeOf[Inputs] = field(INPUTS, factory=Inputs)
+    outputs: MadeOf[Outputs] = field(OUTPUTS, factory=Outputs)
 
-    def __init__(  # noqa: PLR0913
-        self,
-        *,
-        trial: Any = None,
-        search_space: dict[str, Any] | None = None,
-        objective: Any = None,
-        sampling_algorithm: Any = None,
-        early_termination: Any = None,
-        limits: Any = None,
-        inputs: dict[str, Any] | None = None,
-        outputs: dict[str, Any] | None = None,
-        resources: Any = None,
-        queue_settings: Any = None,
-        identity: Any = None,
-        parent_job_name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self.trial = trial
-        self.search_space: SearchSpace = search_space  # type: ignore[assignment]
-        self.objective = objective
-        self.sampling_algorithm = sampling_algorithm
-        self.early_termination = early_termination
-        self.limits = limits
-        self.inputs: Inputs = inputs  # type: ignore[assignment]
-        self.outputs: Outputs = outputs  # type: ignore[assignment]
-        self.resources = resources
-        self.queue_settings = queue_settings
-        self.identity = identity
-        self.parent_job_name = parent_job_name
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        super()._settle_arguments(others)
         self._take_after(self.trial)
         builder.register(self)
-
-    @staticmethod
-    def _converters() -> dict[str, Any]:
-        return _CONVERTERS
 
     def set_limits(
         self,
@@ -141,7 +109,7 @@ class SweepJob(Job):
         self.compute = self.compute or job.compute
         self._base_path = self._base_path or job._base_path
         given, space = split_search_space(job.inputs)
-        self.inputs = self.inputs or deepcopy(given)  # type: ignore[assignment]
+        self.inputs = self.inputs or deepcopy(given)
         self.outputs = self.outputs or deepcopy(job.outputs)
         for name, expression in space.items():
             self.search_space.setdefault(name, deepcopy(expression))
@@ -179,20 +147,12 @@ class SweepJob(Job):
 Sweep = SweepJob
 
 
-_CONVERTERS: dict[str, Any] = {
-    "trial": to_trial,
-    "search_space": lambda value: fill(SearchSpace(), value),
-    "objective": adopter(OBJECTIVE),
-    "sampling_algorithm": adopter(SAMPLING_ALGORITHM),
-    "early_termination": adopter(EARLY_TERMINATION),
-    "limits": adopter(SWEEP_LIMITS),
-    "inputs": lambda value: fill(Inputs(), value),
-    "outputs": lambda value: fill(Outputs(), value),
-    "resources": adopter(PYTHON_RESOURCES),
-    "queue_settings": adopter(QUEUE_SETTINGS),
-    "identity": adopter(IDENTITY),
-    "services": to_services,
-}
+SWEEP_JOB = Record(
+    "a sweep job",
+    list_fields(SweepJob, type=OneOf("sweep", fold=str)),
+    required=("trial", "objective", "limits"),
+    ignored=READ_ONLY,
+)
 
 
 def split_search_space(inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

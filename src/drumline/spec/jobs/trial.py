@@ -2,93 +2,92 @@
 
 from __future__ import annotations
 
-import os
 import re
 from copy import deepcopy
 
 from drumline.contract.errors import SpecError
-from drumline.spec.entity import Entity, text_path
-from drumline.spec.entity_types import component_class
+from drumline.spec.entity_types import component_class, component_table
 from drumline.spec.jobs.called_component import component_of, declare_inputs, fill_command
 from drumline.spec.jobs.component import Component
 from drumline.spec.jobs.job import Job
+from drumline.spec.jobs.program import DRUMLINE, VARIABLES, RankProgram
 from drumline.spec.keywords import refuse_unknown
-from drumline.spec.kinds.parts import adopter
-from drumline.spec.parts.distribution import DISTRIBUTION
-from drumline.spec.parts.environment import to_environment
-from drumline.spec.parts.resources import PYTHON_RESOURCES, QUEUE_SETTINGS
+from drumline.spec.kinds.fields import Located, field
+from drumline.spec.kinds.locations import check_file
+from drumline.spec.kinds.records import Record, list_fields
+from drumline.spec.kinds.values import Kind, ListOf, Text, quote_node
+from drumline.spec.parts.resources import RESOURCES
+from drumline.spec.reading.tree import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from drumline.spec.kinds.fields import OrEmpty
+    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.reading.tree import Node
 
+_TEXT = Text()
 _COMPONENT_KEYS = ("name", "version", "inputs", "outputs", "is_deterministic")
 """Keys by which a mapping is a component's."""
 
 
-class ParameterizedCommand(Entity):
+class ParameterizedCommand(RankProgram, Located):
     """
     A command line with ``${{search_space.x}}`` in it, and what it needs; azure-ai-ml's name.
 
     Setting ``distribution``, ``resources``, ``environment``... to a dictionary turns it into the object.
     """
 
-    _fields = (
-        "command",
-        "code",
-        "environment",
-        "environment_variables",
-        "resources",
-        "distribution",
-        "queue_settings",
-        "additional_includes",
-        "drumline",
+    command: str | None = field(_TEXT, "The shell command that every rank runs.", default="", kw_only=False)
+    environment_variables: OrEmpty[dict[str, Any]] = field(
+        VARIABLES, "Environment variables of every rank.", factory=dict
     )
+    additional_includes: list[str] | None = field(
+        ListOf(_TEXT), "Further files and folders that are copied beside the code.", default=None
+    )
+    drumline: OrEmpty[dict[str, Any]] = field(DRUMLINE, "Settings that only Drumline has.", factory=dict)
+    """As of a command job."""
 
-    def __init__(
-        self,
-        command: str = "",
-        *,
-        code: Any = None,
-        environment: Any = None,
-        environment_variables: dict[str, Any] | None = None,
-        resources: Any = None,
-        distribution: Any = None,
-        queue_settings: Any = None,
-        **kwargs: Any,
-    ) -> None:
-        refuse_unknown(kwargs, (*self._fields, "base_path"), "trial")
-        self.command = command
-        self.code = code
-        self.environment = environment
-        self.environment_variables: dict[str, Any] = dict(environment_variables or {})
-        self.resources = resources
-        self.distribution = distribution
-        self.queue_settings = queue_settings
-        self.additional_includes: list[str] | None = kwargs.get("additional_includes") or None
-        self.drumline: dict[str, Any] = dict(kwargs.get("drumline") or {})
-        """As of a command job."""
-        self._base_path: str = text_path(kwargs.get("base_path") or "")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        convert = _CONVERTERS.get(name)
-        object.__setattr__(self, name, convert(value) if convert else value)
-
-    @property
-    def base_path(self) -> str:
-        """Return the folder that relative paths resolve against."""
-        return self._base_path or os.getcwd()
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
+        refuse_unknown(others, self._fields, "trial")
+        super()._settle_arguments({})
+        self.additional_includes = self.additional_includes or None
 
 
-_CONVERTERS: dict[str, Any] = {
-    "code": text_path,
-    "environment": to_environment,
-    "resources": adopter(PYTHON_RESOURCES),
-    "distribution": adopter(DISTRIBUTION),
-    "queue_settings": adopter(QUEUE_SETTINGS),
-}
+TRIAL = Record(
+    "trial",
+    list_fields(ParameterizedCommand, resources=RESOURCES),
+    required=("command",),
+    ignored=("$schema",),
+)
+
+
+class TrialKind(Kind):
+    """The program of every trial: written out, or a component by reference."""
+
+    word = "a mapping with 'command'"
+
+    def adopt(self, value: Any) -> Any:
+        return to_trial(value)
+
+    def take(self, node: Node, path: str, report: Report) -> Any:
+        if isinstance(node, Mapping):
+            return TRIAL.check(node, path, report)
+        value = node.value if isinstance(node, Scalar) else None
+        if isinstance(value, str) and value.startswith("azureml:"):
+            return value
+        if isinstance(value, str) and value.startswith("file:"):
+            check_file(value, component_table("command", named=False), node, path, report)
+            return value
+        report.add(f"{path} must be {self.word}, got {quote_node(node)}", node, path)
+        return None
+
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        named = {"type": "string", "pattern": "^(azureml:|file:)"}
+        return {"anyOf": [named, schemas.make(TRIAL)]}
 
 
 def is_command(value: Any) -> bool:

@@ -42,7 +42,7 @@ _REQUIRED = object()
 class Field:
     """A declared field, as ``field`` describes it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a fact of a field
         self,
         kind: Kind | None,
         text: str = "",
@@ -53,6 +53,7 @@ class Field:
         init: bool = True,
         kw_only: bool = True,
         dumped: bool = True,
+        last: bool = False,
     ) -> None:
         self.kind = kind
         self.text = text
@@ -62,16 +63,18 @@ class Field:
         self.init = init
         self.kw_only = kw_only
         self.dumped = dumped and kind is not None
+        self.is_last = last
         self.is_required = init and default is _REQUIRED and factory is None
 
     def adopt(self, value: Any) -> Any:
         """Return a value of Python as the field keeps it."""
         if value is None:
             return None if self.factory is None else self.factory()
-        return value if self.kind is None else self.kind.adopt(value)
+        made = value if self.kind is None else self.kind.adopt(value)
+        return self.factory(made) if self.factory in (dict, list) else made
 
 
-def field(
+def field(  # noqa: PLR0913 - each is a fact of a field
     kind: Kind | None,
     text: str = "",
     *,
@@ -81,15 +84,16 @@ def field(
     init: bool = True,
     kw_only: bool = True,
     dumped: bool = True,
+    last: bool = False,
 ) -> Any:
     """
     Declare a field of an entity.
 
     kind: what files and Python may put there; None for a field that files do not have. text: one sentence for editors.
     factory: makes the value where none is given, and copies one that is. alias: its name in the constructor.
-    init: whether constructors take it. dumped: whether what is written has it.
+    init: whether constructors take it. dumped: whether what is written has it. last: there, after the others.
     """
-    return Field(kind, text, default, factory, alias, init=init, kw_only=kw_only, dumped=dumped)
+    return Field(kind, text, default, factory, alias, init=init, kw_only=kw_only, dumped=dumped, last=last)
 
 
 class _DeclaredSignature:
@@ -137,14 +141,22 @@ class Declared(Entity):
 
     _declarations: Mapping[str, Field] = {}
     """The fields, those of the bases first."""
+    _own_declarations: Mapping[str, Field] = {}
 
     def __init_subclass__(cls) -> None:
-        own = {name: value for name, value in vars(cls).items() if isinstance(value, Field)}
+        cls._own_declarations = own = {
+            name: value for name, value in vars(cls).items() if isinstance(value, Field)
+        }
         for name, declared in own.items():
-            setattr(cls, name, None if declared.is_required or declared.factory else declared.default)
-        if own:
-            cls._declarations = {**cls._declarations, **own}
-            cls._fields = tuple(name for name, declared in cls._declarations.items() if declared.dumped)
+            if isinstance(getattr(super(cls, cls), name, None), property):
+                delattr(cls, name)
+            else:
+                setattr(cls, name, None if declared.is_required or declared.factory else declared.default)
+        bases = [base._own_declarations for base in reversed(cls.__mro__) if issubclass(base, Declared)]
+        if own or len(cls.__bases__) > 1:
+            cls._declarations = {name: declared for base in bases for name, declared in base.items()}
+            dumped = [name for name, declared in cls._declarations.items() if declared.dumped]
+            cls._fields = tuple(sorted(dumped, key=lambda name: cls._declarations[name].is_last))
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         positional = [name for name, declared in self._declarations.items() if not declared.kw_only]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from drumline.contract.errors import SpecError
+from drumline.spec.entity import fill
 from drumline.spec.foreign_parts import ours
 from drumline.spec.hints import add_place
 from drumline.spec.keywords import refuse_unknown
-from drumline.spec.kinds.fields import Declared, Field
+from drumline.spec.kinds.fields import Declared
 from drumline.spec.kinds.records import ByType, Record, list_fields
 from drumline.spec.kinds.report import Report
-from drumline.spec.kinds.values import refuse_wrong
+from drumline.spec.kinds.values import MapOf, refuse_wrong
 from drumline.spec.reading.tree import wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import collections.abc
-    from collections.abc import Callable
     from typing import Any
 
+    from drumline.spec.entity import Attributes
     from drumline.spec.kinds.values import Kind
     from drumline.spec.reading.tree import Node
 
@@ -57,12 +57,9 @@ class PartRecord(Record):
         required: tuple[str, ...] = (),
         ignored: tuple[str, ...] = (),
         unknown: str = "error",
-        more: collections.abc.Mapping[str, Kind | Field] | None = None,
+        more: dict[str, Kind] | None = None,
     ) -> None:
-        fields = {**list_fields(entity), **(more or {})}
-        for name in (more or {}).keys() & entity._declarations.keys():
-            kind = fields[name]
-            fields[name] = kind if isinstance(kind, Field) else Field(kind, entity._declarations[name].text)
+        fields = list_fields(entity, **(more or {}))
         super().__init__(entity._place, fields, required=required, ignored=ignored, unknown=unknown)
         self.entity = entity
 
@@ -82,6 +79,17 @@ class PartRecord(Record):
             return self.entity(**value)
         what = f"{self.noun} cannot be of type {type(value).__name__!r}"
         raise SpecError(what, f"give {self.entity.__name__}(...)")
+
+
+class MapInto(MapOf):
+    """A mapping of names, kept in a class of its own, which converts what is put in."""
+
+    def __init__(self, item: Kind, kept: type[Attributes]) -> None:
+        super().__init__(item)
+        self.kept = kept
+
+    def adopt(self, value: Any) -> Any:
+        return fill(self.kept(), value)
 
 
 class PartByType(ByType):
@@ -106,8 +114,3 @@ class PartByType(ByType):
         if report.count:
             raise SpecError(report.problems)
         return made
-
-
-def adopter(kind: Kind) -> Callable[[Any], Any]:
-    """Return a function that makes the value of a field of what Python gives; None stays None."""
-    return lambda value: None if value is None else kind.adopt(value)

@@ -41,6 +41,7 @@ class Record(Kind):
     ) -> None:
         super().__init__(nullable=nullable)
         self.noun = noun
+        self.declared = fields
         self.fields: dict[str, Kind] = {}
         self.texts: dict[str, str] = {}
         for key, declared in fields.items():
@@ -97,12 +98,19 @@ class Record(Kind):
         return made if self.unknown != "error" else {**made, "additionalProperties": False}
 
 
-def list_fields(entity: type[Declared]) -> dict[str, Kind | Field]:
-    """Return the fields of a class as a table takes them; where its type is fixed, it is the one that files may say."""
+def list_fields(entity: type[Declared], **kinds: Kind) -> dict[str, Kind | Field]:
+    """
+    Return the fields of a class as a table takes them; where its type is fixed, it is the one that files may say.
+
+    kinds: what some of the fields hold in this table, instead of what they declare.
+    """
     fields: dict[str, Kind | Field] = dict(entity._declarations)
     declared = entity._declarations.get("type")
     if declared and not declared.init:
-        fields["type"] = Field(OneOf(vars(entity)["type"]), declared.text)
+        kinds = {"type": OneOf(vars(entity)["type"]), **kinds}
+    for name, kind in kinds.items():
+        known = entity._declarations.get(name)
+        fields[name] = Field(kind, known.text) if known else kind
     return fields
 
 

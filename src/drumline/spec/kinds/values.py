@@ -258,7 +258,9 @@ class OneOf(Kind):
         self.fold = fold
 
     def adopt(self, value: Any) -> Any:
-        return self.fold(value) if isinstance(value, str) else value
+        """Fold the spelling; what is none of the values stays as written."""
+        folded = self.fold(value) if isinstance(value, str) else value
+        return folded if folded in self.values or not self.values else value
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         value = node.value if isinstance(node, Scalar) else None
@@ -325,9 +327,6 @@ class MapOf(Kind):
     """A mapping whose keys the author names."""
 
     word = "a mapping"
-
-    def adopt(self, value: Any) -> Any:
-        return dict(value) if isinstance(value, dict) else value
 
     def __init__(self, item: Kind, *, nullable: bool = False) -> None:
         super().__init__(nullable=nullable)

@@ -10,13 +10,13 @@ from drumline.spec.entity import Attributes, Keyed
 from drumline.spec.foreign_parts import ours
 from drumline.spec.kinds.fields import Declared, Field, field
 from drumline.spec.kinds.locations import LocalPath
+from drumline.spec.kinds.parts import MapInto
 from drumline.spec.kinds.records import Record
 from drumline.spec.kinds.values import (
     PRIMITIVES,
     Anything,
     Flag,
     Kind,
-    MapOf,
     OneOf,
     PathText,
     Text,
@@ -89,9 +89,7 @@ class Output(Keyed, Declared):
 
     type: str | None = field(OneOf(), default="uri_folder")
     path: Any = field(PathText(), default=None)
-    mode: str | None = field(
-        OneOf("mount", "rw_mount", "upload", "direct"), "How the data gets from the job.", default=None
-    )
+    mode: str | None = field(OneOf("mount", "rw_mount", "upload", "direct"), default=None)
     name: str | None = field(
         _TEXT, "The name of the data asset or model that the output becomes.", default=None
     )
@@ -245,19 +243,8 @@ class JobOutputRecord(Record):
         return values if report.count > before else Output._from_checked(values)
 
 
-class _Given(MapOf):
-    """A mapping of names to inputs or outputs, which Python may change."""
-
-    def __init__(self, item: Kind, made: type[Attributes]) -> None:
-        super().__init__(item)
-        self.made = made
-
-    def adopt(self, value: Any) -> Any:
-        return fill(self.made(), value)
-
-
-INPUTS = _Given(JobInput(), Inputs)
-OUTPUTS = _Given(JobOutputRecord(), Outputs)
+INPUTS = MapInto(JobInput(), Inputs)
+OUTPUTS = MapInto(JobOutputRecord(), Outputs)
 
 
 def fits_primitive(primitive: str, value: Any) -> bool:
@@ -320,17 +307,3 @@ def to_output(name: str, value: Any) -> Output:
         return Output(type=None, path=value)  # Of a node, bound to an output of its pipeline.
     kind = type(value).__name__
     raise SpecError(f"output {name!r} cannot be of type {kind!r}", "give Output(...) or a mapping")
-
-
-def fill(target: Attributes, values: dict[str, Any] | None) -> Any:
-    """Put values into a mapping of inputs or outputs. Raises SpecError unless they are a mapping from names."""
-    if values is not None and not (
-        isinstance(values, dict) and all(isinstance(name, str) for name in values)
-    ):
-        kind = type(target).__name__.lower()
-        raise SpecError(
-            f"{kind} cannot be of type {type(values).__name__!r}", f"give a mapping: {kind}={{'x': ...}}"
-        )
-    for name, value in (values or {}).items():
-        target[name] = value
-    return target

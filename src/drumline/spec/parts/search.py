@@ -15,7 +15,7 @@ from drumline.contract.errors import SpecError
 from drumline.spec.entity import Attributes
 from drumline.spec.foreign_parts import ours
 from drumline.spec.kinds.fields import field
-from drumline.spec.kinds.parts import Part, PartRecord
+from drumline.spec.kinds.parts import MapInto, Part, PartRecord
 from drumline.spec.kinds.records import ByType
 from drumline.spec.kinds.values import Flag, Integer, Kind, ListOf, MapOf, Number, OneOf, Text
 from drumline.spec.parts.resources import snake
@@ -180,6 +180,9 @@ class SearchSpace(Attributes):
 
     def __setitem__(self, name: str, value: Any) -> None:
         super().__setitem__(name, to_expression(name, value))
+
+
+SPACES = MapInto(SPACE, SearchSpace)
 
 
 def to_expression(name: str, value: Any) -> ParameterExpression:

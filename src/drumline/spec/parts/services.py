@@ -6,7 +6,7 @@ from drumline.contract.errors import SpecError
 from drumline.spec.entity import Attributes, Keyed
 from drumline.spec.foreign_parts import ours
 from drumline.spec.kinds.fields import field
-from drumline.spec.kinds.parts import Part
+from drumline.spec.kinds.parts import MapInto, Part
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Anything, Integer, Kind, MapOf, Text, join
 from drumline.spec.reading.tree import Mapping, Scalar
@@ -119,9 +119,6 @@ def _make_service(schemas: Schemas) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
-SERVICES = MapOf(ServiceKind())
-
-
 class Services(Attributes):
     """The services of a job by name; a dictionary that is put in becomes a ``JobService``."""
 
@@ -149,3 +146,6 @@ def _choose_class(kind: Any, keys: Container[str]) -> type[JobService]:
     if kind is None:
         kind = "ssh" if "ssh_public_keys" in keys else "tensor_board" if "log_dir" in keys else ""
     return _CLASSES.get(str(kind).lower(), JobService)
+
+
+SERVICES = MapInto(ServiceKind(), Services)

@@ -6,9 +6,8 @@ import os
 
 from drumline.contract.errors import SpecError
 from drumline.spec.kinds.values import join
-from drumline.spec.parts.bindings import RESERVED_OUTPUTS
+from drumline.spec.parts.bindings import PATTERN, RESERVED_OUTPUTS
 from drumline.spec.reading.tree import Mapping, Scalar
-from drumline.spec.schema.pipeline import BINDING
 from drumline.spec.validation.checks import check_bindings, check_environment, check_keys
 
 TYPE_CHECKING = False
@@ -47,7 +46,7 @@ def _check_node_bindings(
 ) -> None:
     for group in ("inputs", "outputs"):
         for name, text in _texts(node.get(group)):
-            for expression in BINDING.findall(str(text.value)):
+            for expression in PATTERN.findall(str(text.value)):
                 problem, hint = _binding_problem(job, expression, group)
                 if problem and expression.removeprefix("parent.inputs.") not in optional:
                     report.add(problem, text, f"{path}.{group}.{name}", hint)

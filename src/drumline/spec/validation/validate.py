@@ -53,23 +53,23 @@ def validate(job: Job) -> ValidationResult:
     tree = wrap(to_dict(job))
     assert isinstance(tree, Mapping)
     if job.type == "command":
-        from drumline.spec.schema.command import PYTHON_COMMAND_JOB
+        from drumline.spec.jobs.command import PYTHON_COMMAND_JOB
         from drumline.spec.validation.checks import check_command
 
         PYTHON_COMMAND_JOB.check(tree, "", report)
         check_command(tree, report)
     elif job.type == "sweep":
-        from drumline.spec.schema.sweep import SWEEP_JOB
+        from drumline.spec.jobs.sweep import SWEEP_JOB
         from drumline.spec.validation.checks import check_sweep
 
         SWEEP_JOB.check(tree, "", report)
         check_sweep(tree, report)
     elif job.type == "parallel":
-        from drumline.spec.schema.pipeline import PARALLEL_JOB
+        from drumline.spec.jobs.pipeline_tables import PARALLEL_JOB
 
         PARALLEL_JOB.check(tree, "", report)
     else:
-        from drumline.spec.schema.pipeline import PIPELINE_JOB
+        from drumline.spec.jobs.pipeline_tables import PIPELINE_JOB
         from drumline.spec.validation.pipeline_checks import check_pipeline
 
         PIPELINE_JOB.check(tree, "", report)

@@ -5,30 +5,27 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from drumline.spec.jobs.called_component import type_of
+from drumline.spec.jobs.command import COMMAND_JOB, Command
+from drumline.spec.jobs.command import COMPONENT as COMMAND_COMPONENT
+from drumline.spec.jobs.component import list_declarations
+from drumline.spec.jobs.job import READ_ONLY, Job
+from drumline.spec.jobs.parallel import COMPONENT as PARALLEL_COMPONENT
+from drumline.spec.jobs.parallel import Parallel
+from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob
+from drumline.spec.jobs.program import RankProgram
+from drumline.spec.jobs.sweep import SweepSearch
+from drumline.spec.jobs.trial import TRIAL
 from drumline.spec.kinds.locations import check_file
-from drumline.spec.kinds.records import Record
-from drumline.spec.kinds.values import (
-    PRIMITIVES,
-    Anything,
-    Flag,
-    Kind,
-    MapOf,
-    OneOf,
-    Text,
-    join,
-    quote_node,
-)
+from drumline.spec.kinds.records import Record, list_fields
+from drumline.spec.kinds.values import PRIMITIVES, Anything, Kind, MapOf, OneOf, Text, join, quote_node
+from drumline.spec.parts.bindings import PATTERN
 from drumline.spec.parts.distribution import DISTRIBUTION
-from drumline.spec.parts.io import INPUTS, OUTPUTS, JobOutputRecord
-from drumline.spec.parts.resources import IDENTITY, LIMITS
+from drumline.spec.parts.environment import EnvironmentKind
+from drumline.spec.parts.io import INPUTS, JobOutputRecord
+from drumline.spec.parts.resources import IDENTITY, RESOURCES
 from drumline.spec.parts.services import SERVICES
 from drumline.spec.reading.tree import Mapping, Scalar
-from drumline.spec.schema.command import BASE, COMMAND_JOB, DRUMLINE, PROGRAM, READ_ONLY
-from drumline.spec.schema.component import COMPONENT as COMMAND_COMPONENT
-from drumline.spec.schema.component import list_declarations
-from drumline.spec.schema.parallel import COMPONENT as PARALLEL_COMPONENT
-from drumline.spec.schema.parallel import PARALLEL
-from drumline.spec.schema.sweep import SEARCH, TRIAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +36,6 @@ if TYPE_CHECKING:
     from drumline.spec.reading.tree import Node as TreeNode
 
 NODE_NAME = re.compile(r"[a-z_][a-z\d_]*\Z")
-BINDING = re.compile(r"\$\{\{\s*(\S*?)\s*\}\}")
 _TEXT = Text()
 NODE_TYPES = ("command", "parallel", "sweep", "pipeline")
 _OTHER_NODES = ("import", "automl", "spark", "data_transfer")
@@ -54,7 +50,7 @@ class _Unbound(Kind):
         self.kind = kind
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
-        if isinstance(node, Scalar) and isinstance(node.value, str) and BINDING.search(node.value):
+        if isinstance(node, Scalar) and isinstance(node.value, str) and PATTERN.search(node.value):
             report.add(
                 f"{path}: a binding cannot stand here", node, path, "bindings are for inputs and outputs"
             )
@@ -142,14 +138,6 @@ def _has_type(name: str) -> dict[str, Any]:
     return condition
 
 
-def type_of(component: Mapping) -> str:
-    """Return the type that a component states, else the one that its keys imply."""
-    given = component.get("type")
-    if isinstance(given, Scalar) and isinstance(given.value, str):
-        return given.value.lower()
-    return "pipeline" if "jobs" in component else "parallel" if "task" in component else "command"
-
-
 def _is_pipeline(node: Mapping) -> bool:
     given = node.get("type")
     return "jobs" in node if given is None else isinstance(given, Scalar) and given.value == "pipeline"
@@ -182,71 +170,49 @@ class _TrialReference(ComponentReference):
         return {"anyOf": [{"type": "string"}, made]}
 
 
-_NODE: dict[str, Kind] = {
-    "compute": _TEXT,
+_JOB = list_fields(Job, services=_Unbound(SERVICES), identity=_Unbound(IDENTITY))
+_NODE = {
+    "compute": _JOB["compute"],
     "inputs": INPUTS,
     "outputs": MapOf(_NodeOutputKind()),
     "properties": MapOf(Text(nullable=True)),
     "comment": _TEXT,
-    "services": _Unbound(SERVICES),
-    "identity": _Unbound(IDENTITY),
+    "services": _JOB["services"],
+    "identity": _JOB["identity"],
 }
-_COMPONENT_NODE = Record(
-    "a node",
-    {
-        **PROGRAM,
-        **_NODE,
-        "type": OneOf("command"),
-        "component": ComponentReference(),
-        "environment": _Unbound(PROGRAM["environment"]),
-        "environment_variables": _Unbound(PROGRAM["environment_variables"]),
-        "distribution": _Unbound(DISTRIBUTION),
-        "code": Text(nullable=True),
-        "limits": LIMITS,
-    },
-    unknown="keep",
+_CALL = list_fields(
+    Command,
+    type=OneOf("command"),
+    component=ComponentReference(),
+    environment=_Unbound(EnvironmentKind()),
+    environment_variables=_Unbound(MapOf(Anything())),
+    distribution=_Unbound(DISTRIBUTION),
+    resources=RESOURCES,
+    code=Text(nullable=True),
 )
+_CALLED = (*RankProgram._fields, "type", "component", "environment_variables", "limits")
+_COMPONENT_NODE = Record("a node", {**{name: _CALL[name] for name in _CALLED}, **_NODE}, unknown="keep")
 _COMMAND_NODE = Record(
     "a node",
-    {**COMMAND_JOB.fields, "type": OneOf("command"), "outputs": MapOf(_NodeOutputKind())},
+    {**COMMAND_JOB.declared, "type": _CALL["type"], "outputs": MapOf(_NodeOutputKind())},
     required=("command",),
     ignored=(*READ_ONLY, "parameters"),
 )
 _PARALLEL_NODE = Record(
     "a parallel node",
     {
+        **{name: kind for name, kind in list_fields(Parallel).items() if name != "parent_job_name"},
         **_NODE,
-        **PARALLEL,
-        "type": OneOf("parallel"),
         "component": ComponentReference(),
-        "environment_variables": MapOf(Anything()),
-        "drumline": DRUMLINE,
-        "name": _TEXT,
-        "display_name": _TEXT,
-        "experiment_name": _TEXT,
-        "description": _TEXT,
-        "tags": MapOf(Text(nullable=True)),
     },
     ignored=READ_ONLY,
 )
 PARALLEL_JOB = Record(
-    "a parallel job",
-    {
-        **BASE,
-        **PARALLEL,
-        "type": OneOf("parallel"),
-        "component": ComponentReference(),
-        "inputs": INPUTS,
-        "outputs": OUTPUTS,
-        "environment_variables": MapOf(Anything()),
-        "parent_job_name": _TEXT,
-        "drumline": DRUMLINE,
-    },
-    ignored=READ_ONLY,
+    "a parallel job", list_fields(Parallel, component=ComponentReference()), ignored=READ_ONLY
 )
 _SWEEP_NODE = Record(
     "a sweep node",
-    {**_NODE, **SEARCH, "type": OneOf("sweep"), "trial": _TrialReference()},
+    {**_NODE, **list_fields(SweepSearch, trial=_TrialReference(), type=OneOf("sweep"))},
     required=("trial", "objective", "limits"),
     unknown="keep",
 )
@@ -328,92 +294,24 @@ class Jobs(MapOf):
         return {**super().json_schema(schemas), "propertyNames": {"pattern": r"^[a-z_][a-z\d_]*$"}}
 
 
-class _DefaultCompute(Kind):
-    word = "'serverless' or 'azureml:<name>'"
-
-    def take(self, node: TreeNode, path: str, report: Report) -> Any:
-        value = node.value if isinstance(node, Scalar) else None
-        if isinstance(value, str) and (value.lower() == "serverless" or _is_name(value)):
-            return value
-        self.refuse(node, path, report, _suggest_setting(value, "write `compute: {}` on the steps"))
-        return None
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": "string", "pattern": "^(azureml:|[Ss][Ee][Rr][Vv][Ee][Rr][Ll][Ee][Ss][Ss]$)"}
-
-
-class _DefaultDatastore(Kind):
-    word = "'azureml:<name>'"
-
-    def take(self, node: TreeNode, path: str, report: Report) -> Any:
-        value = node.value if isinstance(node, Scalar) else None
-        if isinstance(value, str) and _is_name(value):
-            return value
-        self.refuse(node, path, report, _suggest_setting(value, "write the name itself"))
-        return None
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": "string", "pattern": "^azureml:"}
-
-
-def _is_name(value: str) -> bool:
-    return value.startswith("azureml:") and "${{" not in value
-
-
-def _suggest_setting(value: object, bound: str) -> str:
-    """Return the hint for a name without ``azureml:``; ``bound``: what to do in the place of a binding."""
-    if not isinstance(value, str):
-        return ""
-    if "${{" in value:
-        return f"a setting cannot be bound; {bound.format(value.removeprefix('azureml:'))}"
-    return f"write 'azureml:{value}'"
-
-
-SETTINGS = Record(
-    "settings",
-    {
-        "default_compute": _DefaultCompute(),
-        "default_datastore": _DefaultDatastore(),
-        "continue_on_step_failure": Flag(),
-        "force_rerun": Flag(),
-    },
-    unknown="keep",
+_PIPELINE = list_fields(
+    PipelineJob, type=OneOf("pipeline", fold=str), jobs=Jobs(), component=_PipelineReference()
 )
+del _PIPELINE["parent_job_name"]
+_NAMES = ("display_name", "description", "experiment_name", "tags", "component", "jobs", "settings")
 _PIPELINE_NODE = Record(
     "a pipeline node",
-    {
-        **_NODE,
-        "type": OneOf("pipeline"),
-        "component": _PipelineReference(),
-        "jobs": Jobs(),
-        "settings": SETTINGS,
-        "display_name": _TEXT,
-        "description": _TEXT,
-        "experiment_name": _TEXT,
-        "tags": MapOf(Text(nullable=True)),
-    },
+    {**{name: _PIPELINE[name] for name in _NAMES}, **_NODE, "type": OneOf("pipeline")},
     unknown="keep",
 )
 
 
-def _component(*, named: bool) -> Record:
-    fields = {**list_declarations("pipeline", named=named), "jobs": Jobs()}
+def _component_table(*, named: bool) -> Record:
+    fields = list_declarations(PipelineComponent, named=named, jobs=Jobs())
     required = ("name", "jobs") if named else ("jobs",)
     return Record("a pipeline component", fields, required=required, unknown="drop")
 
 
-COMPONENT = _component(named=False)
-NAMED_COMPONENT = _component(named=True)
-PIPELINE_JOB = Record(
-    "a pipeline job",
-    {
-        "type": OneOf("pipeline", fold=str),
-        **BASE,
-        "settings": SETTINGS,
-        "inputs": INPUTS,
-        "outputs": OUTPUTS,
-        "jobs": Jobs(),
-        "component": _PipelineReference(),
-    },
-    ignored=READ_ONLY,
-)
+COMPONENT = _component_table(named=False)
+NAMED_COMPONENT = _component_table(named=True)
+PIPELINE_JOB = Record("a pipeline job", _PIPELINE, ignored=READ_ONLY)

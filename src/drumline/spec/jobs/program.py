@@ -1,16 +1,16 @@
-"""The tables of a command job."""
+"""The program of a job: what a command job, a command component and the trial of a sweep have alike."""
 
 from __future__ import annotations
 
+from drumline.contract.errors import SpecError
 from drumline.spec.hints import add_place
-from drumline.spec.kinds.fields import field
+from drumline.spec.kinds.fields import Declared, field
 from drumline.spec.kinds.locations import Code
 from drumline.spec.kinds.records import Record
 from drumline.spec.kinds.values import (
     Anything,
     Flag,
     Integer,
-    Kind,
     ListOf,
     MapOf,
     OneOf,
@@ -21,9 +21,11 @@ from drumline.spec.kinds.values import (
 )
 from drumline.spec.parts.distribution import DISTRIBUTION
 from drumline.spec.parts.environment import EnvironmentKind
-from drumline.spec.parts.io import INPUTS, OUTPUTS
-from drumline.spec.parts.resources import IDENTITY, LIMITS, PYTHON_RESOURCES, QUEUE_SETTINGS, RESOURCES
-from drumline.spec.parts.services import SERVICES
+from drumline.spec.parts.resources import PYTHON_RESOURCES, QUEUE_SETTINGS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _TEXT = Text()
 
@@ -69,47 +71,36 @@ DRUMLINE = Record(
 
 add_place("drumline", DRUMLINE.fields)
 
-READ_ONLY = ("$schema", "id", "status", "creation_context", "log_files")
 
-BASE: dict[str, Kind] = {
-    "name": _TEXT,
-    "display_name": _TEXT,
-    "experiment_name": _TEXT,
-    "description": _TEXT,
-    "tags": MapOf(Text(nullable=True)),
-    "properties": MapOf(Text(nullable=True)),
-    "services": SERVICES,
-    "compute": _TEXT,
-    "identity": IDENTITY,
-}
-"""The fields of every type of job."""
+class _Variables(MapOf):
+    def adopt(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return dict(value)
+        what = f"environment_variables cannot be of type {type(value).__name__!r}"
+        raise SpecError(what, "give a mapping of names")
 
-PROGRAM: dict[str, Kind] = {
-    "command": _TEXT,
-    "code": Code(),
-    "environment": EnvironmentKind(),
-    "environment_variables": MapOf(Anything()),
-    "resources": RESOURCES,
-    "distribution": DISTRIBUTION,
-    "queue_settings": QUEUE_SETTINGS,
-}
-"""What runs, of a command job and of a sweep's trial."""
 
-_FIELDS: dict[str, Kind] = {
-    "type": OneOf("command", fold=str),
-    **BASE,
-    **PROGRAM,
-    "limits": LIMITS,
-    "inputs": INPUTS,
-    "outputs": OUTPUTS,
-    "parent_job_name": _TEXT,
-    "drumline": DRUMLINE,
-}
+VARIABLES = _Variables(Anything())
 
-COMMAND_JOB = Record("a command job", _FIELDS, required=("command",), ignored=(*READ_ONLY, "parameters"))
-PYTHON_COMMAND_JOB = Record(
-    "a command job",
-    {**_FIELDS, "resources": PYTHON_RESOURCES},
-    required=("command",),
-    ignored=(*READ_ONLY, "parameters"),
-)
+
+class RankProgram(Declared):
+    """Setting a part such as ``distribution``, ``resources`` or ``environment`` to a dictionary makes the object."""
+
+    command: str | None = field(_TEXT, "The shell command that every rank runs.", default=None)
+    code: Any = field(
+        Code(),
+        "The folder that is copied to the job, and is its working folder; relative to this file.",
+        default=None,
+    )
+    environment: Any = field(
+        EnvironmentKind(),
+        "The packages or the image of the job; default: the Python that submits it.",
+        default=None,
+    )
+    distribution: Any = field(
+        DISTRIBUTION,
+        "How the processes of the job find each other; without it, one process on each node.",
+        default=None,
+    )
+    resources: Any = field(PYTHON_RESOURCES, "The number of nodes and what each of them has.", default=None)
+    queue_settings: Any = field(QUEUE_SETTINGS, "The priority of the job.", default=None)

@@ -70,6 +70,7 @@ def test_links_of_an_input_bring_what_they_lead_to(folder, tmp_path):
     (data / "absolute").symlink_to(data / "a")
     (data / "blobs").symlink_to(blobs)
     (data / "nothing").symlink_to("none")
+    (data / "nowhere").symlink_to("/nowhere/at/all")
     os.mkfifo(data / "pipe")
     link = tmp_path / "link"
     link.symlink_to(data)
@@ -86,6 +87,7 @@ def test_links_of_an_input_bring_what_they_lead_to(folder, tmp_path):
         "0/link/inner": "",
         "0/link/inner/up": "../a",
         "0/link/nothing": "none",
+        "0/link/nowhere": "/nowhere/at/all",
         "1/b": "2",
     }
 

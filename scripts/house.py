@@ -264,8 +264,8 @@ def find_figures(function: Function) -> set[str]:
     Return which figures a function formats by itself.
 
     These are recognized: a unit that follows a number which the f-string rounds, groups or calculates (`{n:.1f} MB`,
-    `{n >> 20} MB`); the name of a unit in a list of them; a choice between a noun and its plural; and `{a}-{b}` in a
-    function that takes several things.
+    `{n >> 20} MB`); the name of a unit in a list of them; a choice between a noun and its plural after a comparison;
+    and `{a}-{b}` in a function that takes several things.
     """
     figures = set()
     for node in ast.walk(function):
@@ -281,7 +281,7 @@ def find_figures(function: Function) -> set[str]:
                     figures |= {name for name, unit in UNITS.items() if re.match(unit, str(text.value))}
             if _is_range(node, function):
                 figures.add("range")
-        elif isinstance(node, ast.IfExp):
+        elif isinstance(node, ast.IfExp) and isinstance(node.test, ast.Compare):
             choices = [
                 ast.literal_eval(choice)
                 for choice in (node.body, node.orelse)

@@ -53,30 +53,30 @@ def test_show_and_list(filled, asked, cli):
     assert shown["used_by"] == ["used"]
     entries = asked("list")
     assert [(one["uri"], one["size"], one["files"], one["used_by"]) for one in entries] == [
-        ("s3://shelf/data", "200 kB", 1, []),
-        ("s3://shelf/data", "100 kB", 1, ["used"]),
+        ("s3://shelf/data", "195 KiB", 1, []),
+        ("s3://shelf/data", "97.7 KiB", 1, ["used"]),
     ]
     assert len(asked("list", "-r", "1")) == 1
     assert cli("cache", "list", "--query", "[0].files", "-o", "tsv").out == "1\n"
-    assert "s3://shelf/data  200 kB" in cli("cache", "list", "-o", "table").out
+    assert "s3://shelf/data  195 KiB" in cli("cache", "list", "-o", "table").out
 
 
 def test_prune_and_clear_leave_what_a_job_uses(filled, asked):
     would = asked("prune", "--to", "50kB", "--dry-run")
-    assert (would["size"], would["left"]) == ("200 kB", "100 kB")
+    assert (would["size"], would["left"]) == ("195 KiB", "97.7 KiB")
     assert asked("show")["files"] == 2
     assert asked("prune", "--older-than", "1d")["files"] == 0
     assert asked("prune", "--to", "50kB") == would
-    assert asked("clear", "--yes")["left"] == "100 kB"
+    assert asked("clear", "--yes")["left"] == "97.7 KiB"
 
 
 def test_the_limit_is_kept(asked, cli):
-    assert asked("limit", "200GB") == {
-        "limit": "200 GB",
-        "limit_bytes": 200 * 10**9,
+    assert asked("limit", "200GiB") == {
+        "limit": "200 GiB",
+        "limit_bytes": 200 << 30,
         "limit_from": "settings",
     }
-    assert asked("limit")["limit"] == "200 GB"
+    assert asked("limit")["limit"] == "200 GiB"
     assert asked("limit", "default")["limit_from"] == "default"
 
 

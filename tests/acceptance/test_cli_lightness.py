@@ -28,12 +28,12 @@ CREATE = HELP | {
     "drumline.contract.mlflow",
     "drumline.contract.outcome",
     "drumline.contract.ownership",  # for root alone
-    "drumline.contract.patterns",
     "drumline.contract.plan",
     "drumline.contract.record",
     "drumline.contract.samples",
     "drumline.contract.status",
     "drumline.contract.user",
+    "drumline.contract.words",
     "drumline.control",
     "drumline.control.jobs",
     "drumline.control.jobs.lookup",

@@ -56,7 +56,9 @@ def test_the_page_of_a_job_that_failed(cli, tmp_path):
     assert re.search(r"runs +python .*train.py --lr .*\n +inputs +lr 0.001\n", page)
     assert re.search(r"ranks +3 exit 1   0-2 signal 15\n", page)
     assert re.search(r"metrics +loss 0.5 \(best 0.25 at 1\)   lr 0.001\n", page)
-    assert re.search(r"files +outputs/ 2.0 kB   user_logs/ [\d.]+ k?B   code 1 file \([0-9a-f]{7}\)", page)
+    assert re.search(
+        r"files +outputs/ 1.95 KiB   user_logs/ [\d.]+ (Ki)?B   code 1 file \([0-9a-f]{7}\)", page
+    )
     assert re.search(r"start-up +[\d.]+m?s in all   ", page)
     assert "last lines of rank 3\n" in page
     assert next_of(page) == ["job", "logs", "-n", "job", "--rank", "3"]

@@ -74,7 +74,7 @@ def test_a_download_has_a_bar_on_a_terminal_that_is_gone_at_its_end(large, tmp_p
     code, shown = OnTerminal("job", "download", "large", "-p", "there", cwd=tmp_path).end()
     assert code == 0
     assert "job large    0% |" in shown
-    assert "of 200MB" in shown
+    assert "of 191 MiB" in shown
     line = shown.splitlines()[-1]
     assert line == f"downloaded to {tmp_path / 'there'}"
     copied = tmp_path / "there" / "artifacts" / "outputs" / "x"

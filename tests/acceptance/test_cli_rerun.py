@@ -117,7 +117,7 @@ def test_a_job_of_the_current_folder_runs_again_with_the_code_of_then(cli, tmp_p
     record = wait_until(lambda: first.read_json(first.stored_code))
     assert (record["folder"], record["file_count"]) == (str(folder), 1)
     assert os.stat(first.stored_code).st_mode & 0o777 == 0o600
-    assert record["left_out"] == [".git: not code", "data/large: larger than 1,048,576 bytes"]
+    assert record["left_out"] == [".git: not code", "data/large: larger than 1 MiB"]
 
     (folder / "train.py").write_text(script.format("now"))
     name = again("first")
@@ -149,7 +149,7 @@ def test_a_folder_that_is_too_large_is_not_stored(cli, tmp_path):
     assert cli("run", "--name", "first", "--", "true", cwd=folder).rc == 0
     first = RunFolder.for_job("first")
     record = wait_until(lambda: first.read_json(first.stored_code))
-    assert record["not_stored"] == f"the code in {folder} has more than 67,108,864 bytes"
+    assert record["not_stored"] == f"the code in {folder} has more than 64 MiB"
     (note,) = prepare_rerun("first").notes
     assert note.startswith(f"the code of job first is not stored (the code in {folder} has more than")
 

@@ -15,7 +15,7 @@ import termios
 import time
 
 import pytest
-from cli_jobs import one_rank, wait_for_status, write_job, write_script
+from cli_jobs import on_terminal, one_rank, wait_for_status, write_job, write_script
 from waiting import wait_until
 
 from drumline.contract import samples
@@ -67,7 +67,7 @@ def test_a_rank_that_works_and_one_that_waits(cli, tmp_path):
     assert newest.attempt == 0
 
     shown = cli("job", "top", "job", "--once").out
-    assert re.match(r"job job is Running for \d+ s\n\nNODE  CPU ", shown)
+    assert re.match(r"job job is Running for [\d.]+s\n\nNODE  CPU ", shown)
     rows = [line.split() for line in shown.partition("RANK")[2].splitlines()[1:]]
     pids = {one["rank"]: str(one["pid"]) for one in description.show_job("job")["processes"]["ranks"]}
     assert [row[:4] for row in rows] == [["0", "0", pids[0], "running"], ["1", "0", pids[1], "running"]]
@@ -79,9 +79,11 @@ def test_a_rank_that_works_and_one_that_waits(cli, tmp_path):
     cli("job", "cancel", "job")
     wait_for_status("job", "Canceled")
     ended = cli("job", "top", "job").out
-    assert re.match(r"job job is Canceled after \d+ s: means and peaks of its last attempt\n", ended)
+    assert re.match(r"job job is Canceled after [\d.]+s: means and peaks of its last attempt\n", ended)
     peak = re.search(r"^0 .*?signal \d+ +\d+ % +(\d+) MiB", ended, re.MULTILINE)
     assert 200 < int(peak[1]) < 300
+    # The page of the job has the same record, and says the same.
+    assert f"{peak[1]} MiB of memory at most in a rank" in on_terminal("job", "show", "job", cwd=tmp_path)[1]
     used = json.loads(cli("job", "show", "job").out)["resources_used"]["ranks"]
     assert [one["rank"] for one in used] == [0, 1]
     assert used[0]["peak_memory_bytes"] > 200 * MEGABYTE
@@ -101,7 +103,8 @@ def test_nothing_is_sampled_where_that_is_not_wished(cli, tmp_path, where):
         == 0
     )
     assert not os.path.exists(os.path.join(lookup.folder_of("job").path, samples.FOLDER))
-    assert cli("job", "top", "job").out.startswith("job job is Completed after 0 s; it was not sampled\n")
+    shown = cli("job", "top", "job").out
+    assert re.match(r"job job is Completed after [\d.]+s; it was not sampled\n", shown)
     assert json.loads(cli("job", "show", "job").out)["resources_used"] is None
 
 

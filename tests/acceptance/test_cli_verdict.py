@@ -272,7 +272,7 @@ def test_out_of_memory(verdict, cli, little_memory):
     said, fields = verdict(script, cli=limited)
     assert re.match(
         r"rank 1 on node 0 failed first, [\d.]+ s in: "
-        r"killed by signal 9 \(SIGKILL: the kernel killed it at \d+ MB, for memory had run out\)",
+        r"killed by signal 9 \(SIGKILL: the kernel killed it at \d+ MiB, for memory had run out\)",
         said,
     ), said
     assert fields["signal"] == 9

@@ -74,7 +74,7 @@ def test_first_lines_of_docstrings_stand_alone(is_function):
         "Raises SpecError.",
         "Whether it has ended.",
         "``rank``: that which began.",
-        ">>> short_size(0)",
+        ">>> format_size(0)",
     ],
 )
 def test_such_a_first_line_of_a_function_is_found(text):

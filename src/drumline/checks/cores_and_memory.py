@@ -7,7 +7,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.checks.findings import count_noun, find_odd, size
+from drumline.checks.findings import find_odd
+from drumline.contract.words import format_count, format_seconds, format_size
 from drumline.linux import cgroups
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def judge_cores(node: NodeReport) -> Iterator[Finding]:
         is_quota = quota and quota < facts["cores"]
         how = f"a control group allows {quota:g}" if is_quota else "its affinity says so"
         yield node.warning(
-            f"{cores:g} of {count_noun(wanted, 'core')} that the job was given can be used: {how}",
+            f"{cores:g} of {format_count(wanted, 'core')} that the job was given can be used: {how}",
             "ask for fewer cores or ranks per node, or raise the limit",
         )
     elif quota and not wanted and quota + 0.01 < facts["cores"]:
@@ -143,7 +144,7 @@ def judge_cores(node: NodeReport) -> Iterator[Finding]:
             "set OMP_NUM_THREADS, or raise the limit: threads beyond it wait for each other",
         )
     else:
-        yield node.ok(count_noun(facts["cores"], "core"))
+        yield node.ok(format_count(facts["cores"], "core"))
 
 
 def compare_starts(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
@@ -154,7 +155,7 @@ def compare_starts(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
     for node, seconds in times:
         if seconds > max(_SPAWN_S, 3 * usual):
             yield node.warning(
-                f"a Python takes {seconds:.2f} s to start, and {usual:.2f} s on the other nodes",
+                f"a Python takes {format_seconds(seconds)} to start, and {format_seconds(usual)} on the other nodes",
                 "look for what else runs there (top)",
             )
 
@@ -176,19 +177,19 @@ def judge_memory(node: NodeReport) -> Iterator[Finding]:
     available = min(facts["available"], limit)
     if limit < _MEMORY_SHARE * wanted:
         yield node.warning(
-            f"its memory is limited to {size(limit)}, and the job was given {size(wanted)}",
+            f"its memory is limited to {format_size(limit)}, and the job was given {format_size(wanted)}",
             "raise the limit of its control group, or ask for less memory",
         )
     elif available < _MEMORY_SHARE * wanted:
         yield node.warning(
-            f"{size(available)} of its memory is available, and the job was given {size(wanted)}",
+            f"{format_size(available)} of its memory is available, and the job was given {format_size(wanted)}",
             f"{_END_USERS}, or have Slurm count memory",
         )
     elif available < min(limit // 10, 1 << 30):
-        what = f"{size(available)} of {size(facts['total'])} memory is available: others use the rest"
+        what = f"{format_size(available)} of {format_size(facts['total'])} memory is available: others use the rest"
         yield node.warning(what, _END_USERS)
     else:
-        yield node.ok(f"{size(available)} of {size(limit)} available")
+        yield node.ok(f"{format_size(available)} of {format_size(limit)} available")
 
 
 def judge_shared_memory(node: NodeReport) -> Iterator[Finding]:
@@ -201,10 +202,10 @@ def judge_shared_memory(node: NodeReport) -> Iterator[Finding]:
     elif "shared_total" in facts:
         # The least that DataLoader workers and NCCL of so many ranks were seen to need.
         wanted = max(_SHARED_LEAST, _SHARED_PER_RANK * node.demand.ranks)
-        has = f"{facts['shared']} has {size(facts['shared_total'])}"
+        has = f"{facts['shared']} has {format_size(facts['shared_total'])}"
         if facts["shared_total"] < wanted:
             yield node.warning(
-                f"{has}, and {size(wanted)} is advisable for {count_noun(node.demand.ranks, 'rank')}",
+                f"{has}, and {format_size(wanted)} is advisable for {format_count(node.demand.ranks, 'rank')}",
                 "remount it larger (mount -o remount,size=2G /dev/shm), or set shm_size of the container or node",
             )
         else:

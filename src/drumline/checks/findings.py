@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -74,7 +75,7 @@ class NodeReport(NamedTuple):
         """Return why facts of these groups could not be had; empty: they could."""
         for group in groups:
             if self.find_deadline(group) is not None:
-                return f"that takes longer than {self.find_deadline(group):g} s"
+                return f"that takes longer than {format_seconds(self.find_deadline(group))}"
             if FAILED in (self.facts.get(group) or {}):
                 return str(self.facts[group][FAILED])
         return ""
@@ -160,27 +161,3 @@ def keep_worst(findings: Sequence[Finding], most: int) -> list[Finding]:
     """Return so many of the findings in their order; what is well goes first."""
     kept = sorted(range(len(findings)), key=lambda at: findings[at].status == "ok")[:most]
     return [findings[at] for at in sorted(kept)]
-
-
-def size(count: float) -> str:
-    """
-    Return a size in words.
-
-    >>> size(64 << 20), size(3 << 30), size(1500)
-    ('64 MiB', '3 GiB', '1.5 kB')
-    """
-    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20)):
-        if count >= scale:
-            return f"{count / scale:.3g} {unit}"
-    return f"{count / 1000:.3g} kB"
-
-
-def count_noun(number: int, noun: str) -> str:
-    """
-    Return a number with its noun.
-
-    >>> count_noun(1, "core"), count_noun(2, "process")
-    ('1 core', '2 processes')
-    """
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"

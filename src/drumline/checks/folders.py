@@ -8,8 +8,9 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.checks.findings import find_odd, size
+from drumline.checks.findings import find_odd
 from drumline.checks.software import find_python
+from drumline.contract.words import format_seconds, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -115,7 +116,7 @@ def judge_disk(node: NodeReport) -> Iterator[Finding]:
     deadline_s = node.find_deadline("disk")
     if deadline_s is not None:
         yield node.warning(
-            f"writing to its folders takes longer than {deadline_s:g} s",
+            f"writing to its folders takes longer than {format_seconds(deadline_s)}",
             "look for a file system that hangs: df, mount, dmesg",
         )
     for folder in node.get("disk").get("folders", ()):
@@ -127,21 +128,21 @@ def _judge_folder(node: NodeReport, folder: Mapping[str, Any], where: str) -> Fi
         what = f"{where} cannot be written to: {folder['error']}"
         return node.error(what, "free space there, or mend its rights")
     if folder["free"] < min(_FREE_LEAST, folder["total"] // 10):
-        what = f"{where} has {size(folder['free'])} left"
+        what = f"{where} has {format_size(folder['free'])} left"
         return node.warning(what, "free space there: drumline df, drumline prune")
     if folder["inodes"] is not None and folder["inodes"] < _INODES_LEAST:
         what = f"{where} has room for {folder['inodes']} files"
         return node.warning(what, "remove files there: df -i shows inodes")
     if folder["write_s"] > _WRITE_S:
-        what = f"writing 1 MiB to {where} took {folder['write_s']:.1f} s"
+        what = f"writing 1 MiB to {where} took {format_seconds(folder['write_s'])}"
         return node.warning(what, "move it to a faster disk, or look for what keeps the disk busy")
-    return node.ok(f"the {folder['name']} has {size(folder['free'])} left")
+    return node.ok(f"the {folder['name']} has {format_size(folder['free'])} left")
 
 
 def judge_library(node: NodeReport) -> Iterator[Finding]:
     rate = node.get("library").get("rate")
     if node.find_deadline("library") is not None or (rate is not None and rate < _LIBRARY_RATE):
-        how = f"at {size(rate)}/s" if rate else "too slowly to be measured"
+        how = f"at {format_size(rate)}/s" if rate else "too slowly to be measured"
         yield node.warning(
             f"PyTorch's libraries are read {how}, so that its import takes minutes",
             "put the environment on a local disk",

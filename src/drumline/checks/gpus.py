@@ -6,7 +6,8 @@ import os
 import subprocess
 from typing import TYPE_CHECKING, Any
 
-from drumline.checks.findings import compare, count_noun
+from drumline.checks.findings import compare
+from drumline.contract.words import format_count
 from drumline.linux import cgroups
 
 if TYPE_CHECKING:
@@ -78,11 +79,11 @@ def judge_gpus(node: NodeReport) -> Iterator[Finding]:
         yield say(f"nvidia-smi fails: {facts['error']}", "look at dmesg; restart the driver or the node")
     elif len(gpus) < wanted and facts["program"]:
         yield node.error(
-            f"{count_noun(len(gpus), 'GPU')} of the {wanted} that the job was given answer",
+            f"{format_count(len(gpus), 'GPU')} of the {wanted} that the job was given answer",
             "look for XID errors in dmesg, and restart the node",
         )
     else:
-        yield node.ok(count_noun(len(gpus), "GPU"))
+        yield node.ok(format_count(len(gpus), "GPU"))
     for gpu in gpus:
         for finding, remedy in _find_faults(gpu):
             yield node.warning(f"GPU {gpu['index']} {finding}", remedy)

@@ -18,6 +18,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Optional
 
 from drumline.checks.findings import Finding, name_node
+from drumline.contract.words import format_link, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -132,7 +133,7 @@ class Links:
                 found[node]["seconds"] = round(time.monotonic() - began, 6)
                 peer.close()
         for node, peer in waiting.values():
-            found[node] = {"node": node, "error": f"no answer within {timeout_s:g} s"}
+            found[node] = {"node": node, "error": f"no answer within {format_seconds(timeout_s)}"}
             peer.close()
         return [found[node] for node in sorted(found)]
 
@@ -363,7 +364,7 @@ def compare_links(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
             yield Finding("", "ok", None, "not compared: the cores of the nodes were busy meanwhile")
         return
     slow = list(_find_slow(idle, rates))
-    span = f"{describe_rate(min(rates.values()))} to {describe_rate(max(rates.values()))}"
+    span = f"{format_link(min(rates.values()))} to {format_link(max(rates.values()))}"
     yield from slow or [Finding("", "ok", None, span)]
     yield from (
         node.ok("not judged: the node was waiting for a core") for node in nodes if node.node not in numbers
@@ -381,8 +382,8 @@ def _find_slow(idle: Sequence[NodeReport], rates: Mapping[tuple[int, int], int])
             compared = _find_median(others) if others else max(rates.values())
             if best < SLOW_SHARE * compared:
                 yield node.warning(
-                    f"its link carries {describe_rate(best)} {way}, and those of the other nodes "
-                    f"{describe_rate(compared)}",
+                    f"its link carries {format_link(best)} {way}, and those of the other nodes "
+                    f"{format_link(compared)}",
                     "look at its cable, switch port and interface (ethtool), or leave the node out",
                 )
 
@@ -417,14 +418,3 @@ def list_links(nodes: Sequence[NodeReport], most: int) -> list[dict[str, Any]]:
         if link.get("bytes_per_s")
     ]
     return sorted(links, key=lambda link: (link["from"], link["to"]))[:most]
-
-
-def describe_rate(rate: float) -> str:
-    """
-    Return a rate in words.
-
-    >>> describe_rate(11_900_000), describe_rate(1_175_000_000)
-    ('95.2 Mbit/s', '9.4 Gbit/s')
-    """
-    bits = 8 * rate
-    return f"{bits / 1e9:.2g} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:.3g} Mbit/s"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import Finding, list_nodes
 from drumline.contract import identity
+from drumline.contract.words import format_seconds
 from drumline.linux import cgroups, interfaces, ports
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def _find_own_name(node: NodeReport) -> Mapping[str, Any]:
 
 def judge_look_ups(node: NodeReport) -> Iterator[Finding]:
     slow = [
-        f"{what} takes longer than {node.find_deadline(group):g} s"
+        f"{what} takes longer than {format_seconds(node.find_deadline(group))}"
         for group, what in _SLOW_KINDS.items()
         if node.find_deadline(group) is not None
     ]
@@ -174,7 +175,7 @@ def judge_look_ups(node: NodeReport) -> Iterator[Finding]:
     failed = [one for one in names[1:] if one["error"]]
     if not slow and slowest["seconds"] > _SLOW_LOOK_UP_S:
         what = slowest["name"] if "ipv4" in slowest else slowest["address"]
-        slow = [f"looking up {what} takes {slowest['seconds']:.1f} s"]
+        slow = [f"looking up {what} takes {format_seconds(slowest['seconds'])}"]
     if slow:
         remedy = "mend its name servers (/etc/resolv.conf), or add the nodes to /etc/hosts"
         yield node.warning("; ".join(slow), remedy)

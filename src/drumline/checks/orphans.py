@@ -10,10 +10,10 @@ import stat
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.checks.findings import count_noun
 from drumline.contract import identity
 from drumline.contract.filesystems import is_network
 from drumline.contract.folder import MARKER, RunFolder
+from drumline.contract.words import format_count
 from drumline.linux import cgroups
 
 if TYPE_CHECKING:
@@ -211,5 +211,5 @@ def judge_leftovers(node: NodeReport) -> Iterator[Finding]:
         what = f"process {pid}{more} of job {job} is left, whose supervisor is gone"
         yield node.warning(what, "run drumline doctor --fix there")
     if folders:
-        what = f"{count_noun(len(folders), 'folder')} of ended agents are left: {folders[0]}"
+        what = f"{format_count(len(folders), 'folder')} of ended agents are left: {folders[0]}"
         yield node.warning(what, "run drumline doctor --fix there")

@@ -6,7 +6,8 @@ import os
 import resource
 from typing import TYPE_CHECKING, Any
 
-from drumline.checks.findings import compare, size
+from drumline.checks.findings import compare
+from drumline.contract.words import format_seconds, format_size
 from drumline.linux import cgroups
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def judge_limits(node: NodeReport) -> Iterator[Finding]:
         yield node.warning(what, "raise the limit nproc (ulimit -u)")
     if locked is not None and node.get("infiniband").get("ports"):
         yield node.warning(
-            f"it may lock no more than {size(locked)} of memory, and InfiniBand locks all it sends",
+            f"it may lock no more than {format_size(locked)} of memory, and InfiniBand locks all it sends",
             "set the limit memlock to unlimited, also for the daemons of the scheduler",
         )
 
@@ -164,5 +165,5 @@ def compare_clocks(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
         ahead, behind = told - node.arrived, (node.asked or node.arrived) - told
         if max(ahead, behind) > _SKEW_S:
             how = "ahead of" if ahead > behind else "behind"
-            what = f"its clock is {max(ahead, behind):.1f} s {how} that of the supervisor"
+            what = f"its clock is {format_seconds(max(ahead, behind))} {how} that of the supervisor"
             yield node.warning(what, "start chrony or ntpd there")

@@ -9,6 +9,7 @@ from drumline.cli import output
 from drumline.cli.arguments import Parser, add_name, add_output, add_set, get_name, parse_count, run_verb
 from drumline.cli.entities import load_entity, parse_tags
 from drumline.contract.errors import UsageError
+from drumline.contract.words import format_count
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -189,7 +190,7 @@ def _delete(arguments: Namespace) -> int:
     found = workspaces.settings(workspaces.get(name))
     if not arguments.yes:
         jobs = found["jobs"]
-        what = f"workspace {name!r} has {jobs} {'job' if jobs == 1 else 'jobs'}; delete removes them and all its assets"
+        what = f"workspace {name!r} has {format_count(jobs, 'job')}; delete removes them and all its assets"
         raise UsageError(what, f"drumline workspace delete -n {name} --yes")
     workspaces.delete(name)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from drumline.contract.patterns import compile_late
+from drumline.contract.record import compile_late
 
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]{0,30}://"
 ADDRESS = compile_late(rf"""{_SCHEME}(?:(?!{_SCHEME})[^\s'"])+""")

@@ -1,19 +1,20 @@
 """
-``NamedTuple`` as ``typing`` has it, defined in a tenth of the time.
+Definitions that cost a launch little: ``NamedTuple`` as in ``typing``, and patterns that are compiled when used.
 
-That one compiles a constructor for each class and an expression for each annotation, which for all classes that a
-launch needs adds up to a tenth of it. Here the constructor is compiled when there are more than a few of a class,
-and annotations stay text. Type checkers see the one of ``typing``.
+The one of ``typing`` compiles a constructor for each class and an expression for each annotation, which for all classes
+that a launch needs adds up to a tenth of it. Here the constructor is compiled when there are more than a few of a
+class, and annotations stay text. Type checkers see that one.
 """
 
 from __future__ import annotations
 
-__all__ = ["NamedTuple"]
+__all__ = ["NamedTuple", "compile_late"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any, NamedTuple
+    from re import Pattern
+    from typing import Any, AnyStr, NamedTuple
 else:
     try:
         from _collections import _tuplegetter
@@ -101,3 +102,25 @@ else:
 
     class NamedTuple(metaclass=_Meta):
         pass
+
+
+class _LatePattern:
+    def __init__(self, pattern: str | bytes, flags: int) -> None:
+        self._pattern = pattern
+        self._flags = flags
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a method or attribute of the compiled pattern, which replaces this one's for the next time."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        import re
+
+        value = getattr(re.compile(self._pattern, self._flags), name)
+        setattr(self, name, value)
+        return value
+
+
+def compile_late(pattern: AnyStr, flags: int = 0) -> Pattern[AnyStr]:
+    """Return what ``re.compile`` returns, for use by its methods; a mistake in the pattern shows at the first use."""
+    late: Any = _LatePattern(pattern, flags)
+    return late  # type: ignore[no-any-return]

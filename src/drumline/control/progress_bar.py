@@ -12,9 +12,11 @@ import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from drumline.contract.words import format_rate, format_size
 from drumline.control import terminal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
     from typing import Any, Self, TextIO
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 IS_ALLOWED: ContextVar[bool] = ContextVar("drumline_progress_bar", default=True)
 """Whether lines may be drawn over themselves in this process: not with ``--color never``."""
 
-_BYTES = "{desc}  {percentage:3.0f}% |{bar}| {n_fmt}B of {total_fmt}B  {rate_fmt}  {remaining} left"
+_BYTES = "{desc}  {percentage:3.0f}% |{bar}| {done} of {all}  {speed}  {remaining} left"
 _INTERVAL_S = 0.1
 _NARROWEST = 20
 
@@ -61,8 +63,6 @@ class ProgressBar:
                 desc=_clean(name),
                 total=total,
                 initial=done,
-                unit="B",
-                unit_scale=True,
                 bar_format=_BYTES,
             )
         assert self._bar is not None
@@ -116,8 +116,15 @@ class ProgressBar:
         from tqdm import tqdm
 
         self.close()
+
+        def describe(bar: tqdm) -> Mapping[str, Any]:
+            known = tqdm.format_dict.fget(bar)
+            speed = known["rate"] or (known["n"] - known["initial"]) / max(known["elapsed"], 0.001)
+            sizes = {"done": format_size(known["n"]), "all": format_size(known["total"])}
+            return {**known, **sizes, "speed": format_rate(speed)}
+
         # One of our own: no thread that watches it, and no semaphore for processes that draw too.
-        ours: type[tqdm] = type("tqdm", (tqdm,), {"monitor_interval": 0})
+        ours: type[tqdm] = type("tqdm", (tqdm,), {"monitor_interval": 0, "format_dict": property(describe)})
         ours.set_lock(threading.RLock())
         self._name = name
         self._bar = ours(

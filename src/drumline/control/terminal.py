@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from drumline.contract.patterns import DIRECTION_MARKS
+from drumline.contract.words import DIRECTION_MARKS
 
 _SEQUENCES = (
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor, erasing

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError
+from drumline.contract.words import format_link
 from drumline.engines.base import Network
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _why(order: list[Mapping[str, Any]]) -> str:
     if first["infiniband"]:
         return "InfiniBand that reaches node 0 from every node"
     if first["speed_mbps"] > order[1]["speed_mbps"]:
-        return f"with {first['speed_mbps'] / 1000:g} Gbit/s the fastest that reaches node 0 from every node"
+        return f"with {format_link(first['speed_mbps'] * 125_000)} the fastest that reaches node 0 from every node"
     return "the first that reaches node 0 from every node"
 
 

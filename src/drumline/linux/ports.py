@@ -14,7 +14,7 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from drumline.contract.patterns import compile_late
+from drumline.contract.record import compile_late
 from drumline.linux import kernel
 
 if TYPE_CHECKING:

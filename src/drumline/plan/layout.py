@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.plan import address_of, text_of
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -151,5 +152,5 @@ def oversubscription_warnings(
 def _describe_oversubscription(ranks: int, cores: int, where: str) -> list[str]:
     if not cores or ranks <= RANKS_A_CORE * cores:
         return []
-    counted = "core" if cores == 1 else "cores"
-    return [f"distribution: {ranks} ranks share {cores} {counted} of {where}; expect them to be slow"]
+    shared = format_count(cores, "core")
+    return [f"distribution: {format_count(ranks, 'rank')} share {shared} of {where}; expect them to be slow"]

@@ -7,9 +7,8 @@ import re
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import PlanError
-from drumline.contract.patterns import compile_late
 from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask, host_name_of
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import NamedTuple, compile_late
 from drumline.plan import container, environment, parallel, services, shell, unsupported, values
 from drumline.plan.distributions import table
 from drumline.plan.layout import oversubscription_warnings, shared_texts

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumline.contract import folder
+from drumline.contract.words import format_count
 from drumline.control.observing import description
 from drumline.sdk.operations import Operations, from_description
 
@@ -31,8 +32,7 @@ class JobList(Operations):
             return next(self._jobs)
 
     def __repr__(self) -> str:
-        count = len(self._names)
-        return f"<{count} job{'' if count == 1 else 's'}: iterate over them, or list() them>"
+        return f"<{format_count(len(self._names), 'job')}: iterate over them, or list() them>"
 
     def _repr_html_(self) -> str:
         from drumline.control.observing.overview import KnownJobs

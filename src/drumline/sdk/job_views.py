@@ -12,6 +12,7 @@ from drumline.contract import status
 from drumline.contract.errors import JobFailedError, UsageError, WaitTimeoutError
 from drumline.contract.mlflow import FILES
 from drumline.contract.plan import Plan
+from drumline.contract.words import format_seconds
 from drumline.control import times
 from drumline.control.jobs import lookup, recovery
 from drumline.control.jobs.recovery import recover
@@ -130,7 +131,7 @@ class JobViews(Operations):
         except KeyboardInterrupt:
             raise WaitInterruptedError(describe_interrupt(name)) from None
         if not has_ended:
-            what = f"job {name} has not ended within {timeout:g} s, and continues"
+            what = f"job {name} has not ended within {format_seconds(timeout)}, and continues"
             raise WaitTimeoutError(what, f"wait again, or end it: ml_client.jobs.begin_cancel({name!r})")
         described = description.show_job(name, is_whole=True)
         if raise_on_error and described["status"] == status.FAILED:

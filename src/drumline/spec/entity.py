@@ -147,7 +147,7 @@ def write_yaml(values: dict[str, Any]) -> str:
 
     import yaml
 
-    from drumline.contract.patterns import DIRECTION_MARKS
+    from drumline.contract.words import DIRECTION_MARKS
 
     class Dumper(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:

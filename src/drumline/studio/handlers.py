@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from drumline.contract import folder as homes
 from drumline.contract.errors import DAMAGED, DrumlineError, NotFoundError, UsageError
+from drumline.contract.words import format_seconds, format_size
 from drumline.control.settings.studios import NO_WORKSPACE
 from drumline.studio.answers import BodyError, describe_damage, describe_error, to_json
 from drumline.studio.queries import check_is_ours
@@ -89,9 +90,9 @@ async def _read_body(request: Request) -> dict[str, Any]:
             async for chunk in request.stream():
                 data += chunk
                 if len(data) > most:
-                    raise BodyError(413, f"the body is larger than {most:,} bytes")
+                    raise BodyError(413, f"the body is larger than {format_size(most)}")
     except TimeoutError:
-        raise BodyError(408, f"the body has not arrived within {limit_s:g} s") from None
+        raise BodyError(408, f"the body has not arrived within {format_seconds(limit_s)}") from None
     try:
         found = json.loads(data or b"{}")
     except (ValueError, RecursionError) as error:

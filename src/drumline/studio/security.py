@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from drumline.contract.words import format_size
 from drumline.studio.settings import LOOPBACK_NAMES
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def _check_body(method: str, path: str, headers: Headers) -> Refusal | None:
     # int() takes neither every digit nor every length.
     length = headers.only("content-length") or "0"
     if not (length.isascii() and length.isdigit() and len(length) < 20) or int(length) > most:
-        return Refusal(413, f"the body is larger than {most:,} bytes")
+        return Refusal(413, f"the body is larger than {format_size(most)}")
     return None
 
 

@@ -63,17 +63,17 @@ def test_a_terminal_has_a_bar_that_goes_when_all_is_there(terminal):
     progress = ProgressLine("job", terminal)
     progress.look(fold([moving(500_000)]))
     assert screen(terminal.shown()).startswith("inputs.d   25% |")
-    assert "| 500kB of 2.00MB  " in screen(terminal.shown())
+    assert "| 488 KiB of 1.91 MiB  " in screen(terminal.shown())
     progress.look(fold([moving(1_500_000, 2.0)]))
     line = screen(terminal.shown())
     assert line.startswith("inputs.d   75% |")
-    assert "1.50MB of 2.00MB" in line
+    assert "1.43 MiB of 1.91 MiB" in line
     assert len(line) <= 90
     progress.look(fold([ARRIVED]))
     told = screen(terminal.shown(), -2)
     assert screen(terminal.shown()) == ""
-    assert told.startswith("job job: inputs.d: 2.0 MB in 4 files from s3://b/")
-    assert told.endswith("in 3.2 s, 500.0 kB of it from the cache (not mounted)")
+    assert told.startswith("job job: inputs.d: 1.91 MiB in 4 files from s3://b/")
+    assert told.endswith("in 3.2 s, 488 KiB of it from the cache (not mounted)")
     assert "\x1b[31m" not in terminal.shown()
 
 
@@ -92,8 +92,8 @@ def test_elsewhere_there_are_whole_lines_once():
     for events in ([moving(500_000)], [moving(900_000, 2.0)], [ARRIVED], [ARRIVED]):
         progress.look(fold(events))
     begun, arrived = out.getvalue().splitlines()
-    assert begun == "job job: inputs.d: 2.0 MB in 4 files on the way"
-    assert arrived.startswith("job job: inputs.d: 2.0 MB in 4 files from s3://b/")
+    assert begun == "job job: inputs.d: 1.91 MiB in 4 files on the way"
+    assert arrived.startswith("job job: inputs.d: 1.91 MiB in 4 files from s3://b/")
 
 
 @pytest.mark.parametrize("how", ["NO_COLOR", "TERM", "--color never"])
@@ -110,7 +110,7 @@ def test_nothing_is_drawn_where_a_person_wants_plain_lines(terminal, monkeypatch
     progress.look(fold([moving(500_000)]))
     progress.look(fold([e.EnvironmentBuilding(2.0, "installing 3 packages")]))
     assert terminal.shown().replace("\r", "") == (
-        "job job: inputs.d: 2.0 MB in 4 files on the way\njob job: environment: installing 3 packages\n"
+        "job job: inputs.d: 1.91 MiB in 4 files on the way\njob job: environment: installing 3 packages\n"
     )
 
 

@@ -153,8 +153,8 @@ def test_a_size_that_the_memory_does_not_hold_is_not_run(monkeypatch):
     (run, left_out), started, told = run_sizes(monkeypatch, sizes=(1, 1000), peak_bytes=1 << 40)
     assert started == [1]
     assert (left_out.nodes, left_out.ranks, left_out.job) == (1000, 1000, "")
-    assert left_out.why_not.startswith("not run: 1,000 ranks of 1,048,576 MiB, as at the sizes before, need ")
-    assert told[-1] == f"2 of 2: 1000 nodes: {left_out.why_not}"
+    assert left_out.why_not.startswith("not run: 1,000 ranks of 1 TiB, as at the sizes before, need ")
+    assert told[-1] == f"2 of 2: 1,000 nodes: {left_out.why_not}"
     report = build_report("none", [run, left_out], to=1000)
     assert [one for one in report.refused if "not run: 1,000 ranks" in one]
     # No job has that report, and no folder is looked for.

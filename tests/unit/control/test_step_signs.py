@@ -76,7 +76,7 @@ def test_a_log_says_how_far_and_its_looks_how_fast(job):
         job.log(0, f"step {second}/1000\n", at=1000.0 + second)
     found = describe(job)
     assert found is not None
-    assert words.list_parts(found) == ["step 190 of 1,000 (log of rank 0), 1 steps/s, 13 min left"]
+    assert words.list_parts(found) == ["step 190 of 1,000 (log of rank 0), 1 steps/s, 13m left"]
     assert (found["sources"], found["step_s"]) == (["log"], pytest.approx(1.0))
 
 

@@ -11,7 +11,7 @@ from drumline.contract import steps as contract
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import NodeTask, Plan, RankTask
 from drumline.contract.steps import Spread, Total, Window
-from drumline.control.figures import round_rate
+from drumline.contract.words import round_rate
 from drumline.control.observing.steps import history as histories
 from drumline.control.observing.steps import telling, words
 from drumline.control.observing.steps.history import read_last_attempt, read_steps
@@ -173,7 +173,7 @@ def test_parts_that_add_up_to_more_than_a_step_are_shares_all_the_same(tmp_path)
 def test_the_sentence_names_a_rank_only_if_it_stands_out(folder):
     summary = read_steps(str(folder), 1).summarize()
     assert words.list_parts(summary) == [
-        "step 80 of 110 (a test), 10 steps/s, 3 s left",
+        "step 80 of 110 (a test), 10 steps/s, 3s left",
         "input 4 %, forward 30 %, backward 51 %, all-reduce 6 %, waiting for others 10 %",
         "latest rank: 2, by 13 ms in 100 % of steps",
     ]

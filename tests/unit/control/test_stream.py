@@ -32,7 +32,7 @@ def test_a_label_names_a_parameter_server():
 def test_a_rank_that_the_job_lacks_is_refused(ranks):
     with pytest.raises(UsageError) as refused:
         labels_of(ranks, FOUR)
-    assert refused.value.hint == "this job has ranks 0 to 3"
+    assert refused.value.hint == "this job has ranks 0-3"
 
 
 def test_what_was_shown_is_in_sight_until_others_have_filled_a_screen():

@@ -103,10 +103,10 @@ def test_those_of_all_pools_are_listed_used_last_first(pools):
     )
     assert (one["imported"], one["memory"], one["age"]) == (
         "torch, numpy, lightning, rich, ...",
-        "412 MB",
-        "3 min",
+        "393 MiB",
+        "3m20s",
     )
-    assert (one["idle"], one["idle_s"], two["idle"], two["idle_s"]) == ("12 s", 12.0, "in use", None)
+    assert (one["idle"], one["idle_s"], two["idle"], two["idle_s"]) == ("12s", 12.0, "in use", None)
 
 
 def test_a_home_whose_path_is_longer_than_that_of_a_socket(pools, tmp_path, monkeypatch):

@@ -257,7 +257,9 @@ def small_disk(tmp_path):
 def test_a_checkpoint_on_a_full_disk(rank, small_disk, target):
     pytest.importorskip("torch")
     done = rank(f"import torch\ntorch.save({{'a': torch.zeros(1 << 20)}}, {target})\n")
-    assert full_disk.describe_full_disk([done.failure], "/") == f"the disk of {small_disk} has 0 of 2 MB free"
+    assert (
+        full_disk.describe_full_disk([done.failure], "/") == f"the disk of {small_disk} has 0 B of 2 MiB free"
+    )
     assert "unexpected pos" not in settled(done)["message"]
 
 
@@ -275,18 +277,18 @@ def test_a_disk_with_room_is_not_full(tmp_path):
             "[Errno 28] No space left on device",
             0,
             64,
-            "/dev/shm has 0 of 64 MB free; start the container with more: ",
+            "/dev/shm has 0 B of 64 MiB free; start the container with more: ",
         ),
-        ("[Errno 28] No space left on device", 0, 8000, "/dev/shm has 0 of 8000 MB free"),
+        ("[Errno 28] No space left on device", 0, 8000, "/dev/shm has 0 B of 7.81 GiB free"),
         ("[Errno 28] No space left on device", 20, 64, ""),
         # Gone with those who had it.
         (
             "unable to write to file </torch_7_1>: No space left on device (28)",
             60,
             64,
-            "/dev/shm has 60 of 64 MB free;",
+            "/dev/shm has 60 MiB of 64 MiB free;",
         ),
-        ("[Errno 28] No space left on device: '/dev/shm/x'", 60, 64, "/dev/shm has 60 of 64 MB free;"),
+        ("[Errno 28] No space left on device: '/dev/shm/x'", 60, 64, "/dev/shm has 60 MiB of 64 MiB free;"),
         ("bad batch of /dev/shm", 0, 64, ""),
     ],
 )

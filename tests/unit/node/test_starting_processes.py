@@ -25,7 +25,7 @@ def test_a_variable_or_command_that_is_too_long_is_named(tmp_path):
     )
     assert "the command has 195 KiB" in start(tmp_path, "bash", "-c", "x" * 200_000)
     many = {f"V{number}": "x" * 100_000 for number in range(200)}
-    assert "KiB together; the longest is the variable V" in start(tmp_path, "bash", "-c", "true", env=many)
+    assert "MiB together; the longest is the variable V" in start(tmp_path, "bash", "-c", "true", env=many)
 
 
 @pytest.mark.parametrize(

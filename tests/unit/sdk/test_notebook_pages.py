@@ -158,7 +158,9 @@ def test_a_job_that_is_prepared_says_what_takes_long():
         events.TransferProgress(2.0, "inputs.data", 1500, 3000, 1, 2),
         events.EnvironmentBuilding(2.0, "12 packages"),
     ]
-    assert describe_preparation(fold(preparing)) == "inputs.data: 1.5 kB of 3.0 kB; environment: 12 packages"
+    assert (
+        describe_preparation(fold(preparing)) == "inputs.data: 1.46 KiB of 2.93 KiB; environment: 12 packages"
+    )
     assert describe_preparation(fold([*preparing, events.RankStarted(3.0, 0, 0, 1)])) == ""
 
 

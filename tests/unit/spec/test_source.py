@@ -116,7 +116,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("a: " + "[" * 1_000_000, f"more than {MAX_DEPTH} levels"),
         ("{a: " * 50_000, f"more than {MAX_DEPTH} levels"),
         ("\n".join(" " * i + "a:" for i in range(1_000)), f"more than {MAX_DEPTH} levels"),
-        ("a: " + "x" * 2_000_000, "larger than 1 MB"),
+        ("a: " + "x" * 2_000_000, "larger than 1 MiB"),
         (BOMB, f"more than {MAX_NODES:,} values"),
         ("\n".join(f"k{i}: 1" for i in range(20_000)), f"more than {MAX_NODES:,} values"),
     ],

@@ -13,10 +13,9 @@ import pytest
 from shelf import Shelf, fetch
 
 from drumline.contract import events as e
-from drumline.contract import identity
+from drumline.contract import identity, words
 from drumline.contract.errors import NodeError, UsageError
 from drumline.contract.folder import RunFolder
-from drumline.staging import sizes
 from drumline.staging.cache import leases, pruning
 from drumline.staging.cache.folder import STAMP_NS, Cache
 
@@ -158,7 +157,7 @@ def test_what_is_being_fetched_for_stays_until_it_is_in_place(get, cache, tmp_pa
 def test_a_job_that_needs_more_than_the_limit_is_let_through(get, cache, capfd, tmp_path, supervisor):
     begin(tmp_path, supervisor, "large")
     get("large", size=150 * KB, minutes=5, job="large", writable=False)
-    assert "the cache grows to 150 kB, and its limit is 100 kB" in capfd.readouterr().err
+    assert "the cache grows to 146 KiB, and its limit is 97.7 KiB" in capfd.readouterr().err
     get("more", minutes=3)
     assert size_of(cache) == 180 * KB
     end(tmp_path / "jobs" / "large")
@@ -224,7 +223,7 @@ def test_the_limit_is_the_variable_or_the_setting_or_a_quarter_of_the_disk(cache
 @pytest.mark.parametrize("text", ["", "GB", "-1GB", "1 2", "1e9", "9" * 16, "1GBB", "0x10", "1iB"])
 def test_what_is_no_size(text):
     with pytest.raises(UsageError, match="is not a size"):
-        sizes.parse_size(text, "--to")
+        words.parse_size(text, "--to")
 
 
 # a full disk
@@ -247,7 +246,7 @@ def test_what_does_not_fit_is_said_before_anything_is_fetched(small_disk, tmp_pa
     (tmp_path / "large").write_bytes(bytes(3 << 20))
     store = Shelf(tmp_path / "large")
     with pytest.raises(
-        NodeError, match=r"s3://shelf/data: the disk of the cache is full \(.*\): 3.1 MB still to download"
+        NodeError, match=r"s3://shelf/data: the disk of the cache is full \(.*\): 3 MiB still to download"
     ):
         fetch(str(tmp_path / "run"), "d", store, kind="file")
     assert store.reads == []

@@ -81,7 +81,7 @@ def test_patterns_that_take_long_in_all_are_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(time, "thread_time", lambda: 0.5 * next(seconds))
     for number in range(20):
         assert not ignored(f"file-{number}")
-    with pytest.raises(PlanError, match=r"\.gitignore: its patterns took 10 s for 21 paths"):
+    with pytest.raises(PlanError, match=r"\.gitignore: its patterns took [\d.]+ s for 21 paths"):
         ignored("file-20")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drumline.control import figures
+from drumline.contract import words
 from drumline.studio.pages import FOLDER
 
 JS = Path(FOLDER) / "js"
@@ -42,15 +42,30 @@ def test_marks_that_turn_the_direction_of_writing_are_shown_as_their_numbers():
 
 
 def test_figures_are_those_of_the_command_line():
-    numbers = [0.24138, 4811.0, 3e-05, 1.234e9, 10.0, 0.0, -2.5, 999999.0, 1e6, 0.00012, 123.456]
-    assert run("format.js", "v[0].map(m.number)", numbers) == [figures.short_number(one) for one in numbers]
-    seconds = [0.354, 9.2, 57, 192, 3840, 183600, 0, 59.7, 3599.6]
-    assert run("format.js", "v[0].map(m.duration)", seconds) == [
-        figures.short_duration(one) for one in seconds
+    numbers = [
+        0.24138,
+        4811.0,
+        3e-05,
+        1.234e9,
+        10.0,
+        0.0,
+        -2.5,
+        999999.0,
+        1e6,
+        0.00012,
+        123.456,
+        1.125,
+        100.5,
+        1234.5,
     ]
-    assert run("format.js", "v[0].map(m.age)", seconds) == [figures.short_age(one) for one in seconds]
-    sizes = [0, 1234567, 214e6, 999, 999.6, 5e15]
-    assert run("format.js", "v[0].map(m.size)", sizes) == [figures.short_size(one) for one in sizes]
+    assert run("format.js", "v[0].map(m.number)", numbers) == [words.format_number(one) for one in numbers]
+    seconds = [0.354, 9.2, 57, 192, 3840, 183600, 0, 59.7, 3599.6, 180, 7200, 86400, 0.125, 9.25, 58.5]
+    assert run("format.js", "v[0].map(m.duration)", seconds) == [
+        words.format_duration(one) for one in seconds
+    ]
+    assert run("format.js", "v[0].map(m.age)", seconds) == [words.format_age(one) for one in seconds]
+    sizes = [0, 1234567, 214e6, 999, 999.6, 5e15, 64 << 20, 9 << 17, 1000 << 20, 1100 << 20, 12.5]
+    assert run("format.js", "v[0].map(m.size)", sizes) == [words.format_size(one) for one in sizes]
 
 
 def test_ranks_are_written_as_the_command_line_reads_them():

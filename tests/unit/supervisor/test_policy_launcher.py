@@ -62,7 +62,7 @@ def test_a_rank_that_ends_well_without_finalizing_is_named_and_not_its_launcher(
     job.handle(h.LauncherEnded(0, "mpirun exited with code 1", 1, quote=quote))
     end = end_after(job, job.handle(h.Elapsed("broken")), left=(0, 1, 3))
     assert (end.status, end.exit_code, end.verdict["rank"]) == ("Failed", 1, 2)
-    assert end.reason == "rank 2 on node 1 ended early, 0.50 s in, with exit code 0 and without MPI_Finalize"
+    assert end.reason == "rank 2 on node 1 ended early, 0.5 s in, with exit code 0 and without MPI_Finalize"
 
 
 def test_a_launcher_that_does_not_end_is_ended():
@@ -205,8 +205,8 @@ ABORT = "Abort(7) on node 2 (rank 2 in comm 0): application called MPI_Abort(MPI
 @pytest.mark.parametrize(
     ("said", "reason", "code"),
     [
-        (ABORT, f'rank 2 on node 1 failed first, 0.50 s in: exit code 7, after it said "{ABORT[:40]}', 7),
-        (ABORT.replace(", 7", ", 256"), "rank 2 on node 1 failed first, 0.50 s in: exit code 1, after", 1),
+        (ABORT, f'rank 2 on node 1 failed first, 0.5 s in: exit code 7, after it said "{ABORT[:40]}', 7),
+        (ABORT.replace(", 7", ", 256"), "rank 2 on node 1 failed first, 0.5 s in: exit code 1, after", 1),
         (ABORT.replace("process 2", "process 9"), "the daemon of mpirun on node 1 exited with code 7", 7),
         ("no abort", "the daemon of mpirun on node 1 exited with code 7", 7),
     ],

@@ -58,7 +58,7 @@ def test_one_that_ends_with_0_a_moment_later_explains_what_the_others_failed_of(
     end = emptied(job, 0, 1)
     assert (end.rank, end.exit_code) == (3, 1)
     assert end.reason.startswith(
-        "rank 3 on node 1 ended early, 4.20 s in, with exit code 0; rank 0 still waited for it, "
+        "rank 3 on node 1 ended early, 4.2 s in, with exit code 0; rank 0 still waited for it, "
         "and was cut off by that: RuntimeError: [pair.cc:553] Connection closed by peer"
     )
 
@@ -162,7 +162,7 @@ def test_a_rank_that_cleans_up_after_an_exception_has_time_for_that_and_began_al
         job.handle(RankExited(10.1, rank, FOUR[rank].node, None, 15, "", told))
     end = emptied(job, 0, 1)
     assert end.reason == (
-        "rank 3 on node 1 failed first, 4.00 s in: ValueError: bad batch (train.py:88, in step); "
+        "rank 3 on node 1 failed first, 4 s in: ValueError: bad batch (train.py:88, in step); "
         "rank 0 was then cut off (Connection closed by peer); ranks 1-2 were then stopped"
     )
     assert end.exit_code == 1

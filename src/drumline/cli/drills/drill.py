@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     settings.add_argument("--latency", help="slow-link: such as 100ms")
     settings.add_argument("--loss", help="lossy-link: default 20%%")
     settings.add_argument("--cpus", help="slow-cpu: so many processors' time; default 0.1")
-    settings.add_argument("--limit", metavar="SIZE", help="memory: such as 200MB")
+    settings.add_argument("--limit", metavar="SIZE", help="memory: such as 200MiB")
     parser.add_argument("--no-wait", action="store_true", help="return without waiting for it to begin")
     add_azure(parser)
     arguments = parser.parse_args(argv)

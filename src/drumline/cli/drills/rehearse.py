@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
+from drumline.contract.words import format_seconds
 from drumline.control.progress_bar import ProgressBar
 from drumline.control.terminal import clean
 
@@ -119,8 +120,8 @@ def format_report(report: RehearsalReport) -> list[str]:
     """Format a report as a table, with the sentences below it."""
     calm = report.calm
     metric = f", {calm.metric} {calm.final:.6g}" if calm.final is not None else ""
-    ended = f"ran well for {calm.seconds:.1f} s" if calm.is_shortened else ""
-    ended = ended or f"{calm.status.lower()} after {calm.seconds:.1f} s"
+    ended = f"ran well for {format_seconds(calm.seconds)}" if calm.is_shortened else ""
+    ended = ended or f"{calm.status.lower()} after {format_seconds(calm.seconds)}"
     lines = [f"undisturbed: job {calm.job} {ended}{metric}"]
     if not report.rows:
         lines += [f"  {one}" for one in calm.sentences]
@@ -139,7 +140,7 @@ def _make_cells(row: DrillRow) -> tuple[str, ...]:
         row.what.partition(" on ")[2],
         row.job,
         row.result + ("" if row.result == "survived" or not row.is_ok else ", as expected"),
-        _UNKNOWN if row.lost_s is None else f"{row.lost_s:.1f} s",
+        _UNKNOWN if row.lost_s is None else f"{format_seconds(row.lost_s)}",
         _UNKNOWN if row.repeated is None else str(row.repeated),
         same,
         str(len(row.left_behind)) if row.left_behind else "nothing",

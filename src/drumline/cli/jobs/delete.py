@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from drumline.cli.arguments import Parser, confirm, find_job
 from drumline.contract.errors import UsageError
+from drumline.contract.words import format_size
 from drumline.control.jobs import lookup
 from drumline.control.terminal import clean
-from drumline.staging.sizes import format_size
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -18,6 +18,7 @@ from drumline.cli.arguments import (
 )
 from drumline.contract.hiding import HIDDEN, hide_in, hide_in_text, is_secret
 from drumline.contract.plan import text_of
+from drumline.contract.words import format_count, format_seconds
 from drumline.control.terminal import clean
 from drumline.engines.table import is_elsewhere
 
@@ -106,7 +107,7 @@ def _format_plan(plan: Plan, script: str) -> str:
         )
     text += _format_preparation(plan)
     if plan.timeout_s is not None:
-        text += f"ends after {plan.timeout_s:g} s at the latest\n"
+        text += f"ends after {format_seconds(plan.timeout_s)} at the latest\n"
     if plan.warm != "auto":
         text += f"warm start: {plan.warm}\n"
     if plan.secrets:
@@ -145,17 +146,13 @@ def _format_preparation(plan: Plan) -> str:
 
 
 def _format_head(plan: Plan) -> str:
-    ranks = len(plan.ranks)
-    nodes = len(plan.nodes)
-    text = (
-        f"{plan.distribution}: {ranks} {_pluralize('rank', ranks)} on {nodes} {_pluralize('node', nodes)}\n"
-    )
-    return text + f"runs: {_format_words(plan.argv)}\nin:   {clean(plan.cwd)}\n"
+    size = f"{format_count(len(plan.ranks), 'rank')} on {format_count(len(plan.nodes), 'node')}"
+    return f"{plan.distribution}: {size}\nruns: {_format_words(plan.argv)}\nin:   {clean(plan.cwd)}\n"
 
 
 def _format_node(node: NodeTask, plan: Plan) -> str:
     cores = ",".join(map(str, node.cores)) or "all"
-    gpus = f", {node.gpu_count} {_pluralize('GPU', node.gpu_count)}" if node.gpu_count else ""
+    gpus = f", {format_count(node.gpu_count, 'GPU')}" if node.gpu_count else ""
     shown = {name: value for name, value in node.env.items() if name not in plan.user_env}
     text = f"node {node.node}: cores {cores}{gpus}\n" + _format_variables(shown)
     return text + "".join(_format_rank(task, plan) for task in node.ranks)
@@ -182,7 +179,3 @@ def _format_variables(variables: Any, indent: str = "  ") -> str:
 
 def _show(text: str) -> str:
     return clean(hide_in_text(text))
-
-
-def _pluralize(word: str, count: int) -> str:
-    return word if count == 1 else word + "s"

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.hiding import hide_in
+from drumline.contract.words import format_count
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -31,8 +32,7 @@ def describe_steps(steps: Iterable[PlannedStep]) -> list[dict[str, Any]]:
 
 def format_steps(steps: tuple[PlannedStep, ...], head: Callable[[Plan], str]) -> str:
     """Format the steps as text. ``head`` formats the first lines of a command's plan."""
-    count = len(steps)
-    text = f"pipeline of {count} {'step' if count == 1 else 'steps'}\n"
+    text = f"pipeline of {format_count(len(steps), 'step')}\n"
     return text + "".join(_format_step(looked, head) for looked in steps)
 
 

@@ -11,6 +11,7 @@ from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
 from drumline.cli.ways_to_run import add_ways_to_run, set_ways_to_run
 from drumline.contract.folder import read_plain, write_whole
+from drumline.contract.words import format_number
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -171,7 +172,6 @@ def format_report(made: ScaleReport) -> list[str]:
 
 def _list_rows(report: ScaleReport) -> list[tuple[str, ...]]:
     """List the cells of the table, measured sizes before predicted ones."""
-    from drumline.control.scaling.refusals import describe_ms
 
     rows: list[tuple[str, ...]] = []
     for one in report.measured:
@@ -179,11 +179,11 @@ def _list_rows(report: ScaleReport) -> list[tuple[str, ...]]:
         if one.facts is None:
             rows.append((*head, "-", "-", "-", "-", "-", "not measured"))
             continue
-        times = [describe_ms(value) for value in (one.facts.step_s, *one.facts.band_s)]
+        times = [format_number(1000 * value) for value in (one.facts.step_s, *one.facts.band_s)]
         how = "not trusted" if one.refused else "measured"
         rows.append((*head, *times, *_format_gain(one.speed_up, one.efficiency), how))
     for two in report.predicted:
-        times = [describe_ms(value) for value in (two.step_s, two.low_s, two.high_s)]
+        times = [format_number(1000 * value) for value in (two.step_s, two.low_s, two.high_s)]
         gain = _format_gain(two.speed_up, two.efficiency)
         rows.append((str(two.nodes), str(two.ranks), *times, *gain, "guess" if two.is_guess else "predicted"))
     return rows

@@ -42,7 +42,7 @@ def _list_arguments(parser: Parser) -> None:
 
 def _prune_arguments(parser: Parser) -> None:
     parser.add_argument(
-        "--to", metavar="SIZE", help="shrink the cache to this size, such as 10GB; default: the limit"
+        "--to", metavar="SIZE", help="shrink the cache to this size, such as 10GiB; default: the limit"
     )
     parser.add_argument(
         "--older-than", metavar="TIME", help="also remove data that was not used for this long, such as 30d"
@@ -78,7 +78,7 @@ def _clear(arguments: Namespace) -> int:
 
 def _limit_arguments(parser: Parser) -> None:
     parser.add_argument(
-        "size", nargs="?", metavar="SIZE", help="such as 200GB; default: a quarter of its file system"
+        "size", nargs="?", metavar="SIZE", help="such as 200GiB; default: a quarter of its file system"
     )
     add_output(parser)
 

@@ -9,6 +9,7 @@ from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_output, enter_workspace
 from drumline.cli.colour import paint
 from drumline.contract.errors import UsageError
+from drumline.contract.words import format_count
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -92,4 +93,4 @@ def format_checks(checks: Sequence[dict[str, Any]]) -> Iterator[str]:
         if one["remedy"]:
             yield " " * (11 + width) + clean(one["remedy"])
     counts = {status: sum(one["status"] == status for one in checks) for status in ("error", "warning")}
-    yield "; ".join(f"{count} {status}{'' if count == 1 else 's'}" for status, count in counts.items())
+    yield "; ".join(format_count(count, status) for status, count in counts.items())

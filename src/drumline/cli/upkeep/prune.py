@@ -11,9 +11,9 @@ from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_output, confirm, enter_workspace
 from drumline.contract import status
 from drumline.contract.errors import UsageError
+from drumline.contract.words import format_age, format_count, format_size
 from drumline.control.terminal import clean
 from drumline.control.times import utc
-from drumline.staging.sizes import format_size
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -148,25 +148,24 @@ def _describe(found: Pruned, *, is_done: bool) -> dict[str, Any]:
 
 def _format(found: Pruned, arguments: Namespace) -> str:
     """Format what would go: the jobs, the sizes by kind, and the jobs that stay although they are old."""
-    from drumline.cli.upkeep.df import align_figures, choose_unit, format_number
+    from drumline.cli.upkeep.df import align_figures
 
-    unit, scale = choose_unit(found.size_bytes)
     shown = found.jobs[:_MOST_SHOWN]
     text = ""
     if shown:
-        heads = ("JOB", "AGE", f"SIZE {unit}", "WHY")
-        rows = [_format_job(one, scale) for one in shown]
+        heads = ("JOB", "AGE", "SIZE", "WHY")
+        rows = [_format_job(one) for one in shown]
         text += align_figures([heads, *rows], text=(0, 3))
         if len(found.jobs) > len(shown):
             text += f"and {len(found.jobs) - len(shown):,} more jobs; -o json lists all\n"
         text += "\n"
-    table = [("TYPE", "COUNT", f"SIZE {unit}", "WHY")]
+    table = [("TYPE", "COUNT", "SIZE", "WHY")]
     table += [
-        (kind, f"{size.files:,}", format_number(size.size / scale), _explain(kind, arguments))
+        (kind, f"{size.files:,}", format_size(size.size), _explain(kind, arguments))
         for kind, size in found.sizes.items()
         if size.files
     ]
-    table.append(("total", "", format_number(found.size_bytes / scale), ""))
+    table.append(("total", "", format_size(found.size_bytes), ""))
     text += "there is nothing to remove\n" if found.is_empty else align_figures(table, text=(0, 3))
     return text + _format_kept(found.choice.kept)
 
@@ -180,17 +179,14 @@ def _format_kept(kept: Sequence[KeptJob]) -> str:
     return "".join(lines)
 
 
-def _format_job(one: PrunedJob, scale: int) -> tuple[str, ...]:
-    from drumline.cli.upkeep.df import format_number
-    from drumline.control.figures import short_age
-
+def _format_job(one: PrunedJob) -> tuple[str, ...]:
     why = f"ended as {one.status}"
     if one.jobs > 1:
-        why += f", with {one.jobs - 1:,} " + ("job below it" if one.jobs == 2 else "jobs below it")
+        why += f", with {format_count(one.jobs - 1, 'job')} below it"
     if one.is_archived:
         why += ", archived"
-    age = short_age(None if one.ended is None else time.time() - one.ended)
-    return clean(one.name), age, format_number(one.size_bytes / scale), clean(why)
+    age = format_age(None if one.ended is None else time.time() - one.ended)
+    return clean(one.name), age, format_size(one.size_bytes), clean(why)
 
 
 def _explain(kind: str, arguments: Namespace) -> str:

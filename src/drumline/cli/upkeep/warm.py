@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_output, run_verb
+from drumline.contract.words import name_plural
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -38,8 +39,8 @@ def _stop(arguments: Namespace) -> int:
 
     stopped = warm.stop(arguments.pid)
     numbers = ", ".join(map(str, stopped))
-    noun = "interpreter" if len(stopped) == 1 else "interpreters"
-    print(f"stopped warm {noun} {numbers}" if stopped else "there are no warm interpreters", file=sys.stderr)
+    noun = name_plural("warm interpreter", len(stopped))
+    print(f"stopped {noun} {numbers}" if stopped else "there are no warm interpreters", file=sys.stderr)
     return 0
 
 

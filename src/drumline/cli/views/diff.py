@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_output
+from drumline.contract.words import format_number
 from drumline.control.comparing.jobs import SECTIONS
 from drumline.control.terminal import clean
 
@@ -60,18 +61,22 @@ def _format(told: dict[str, Any], width: int) -> Iterator[str]:
             same.append(section)
     if told["metrics"]:
         rows = [
-            (one["metric"], *map(_format_number, (one["a"], one["b"], one["difference"])))
+            (one["metric"], *(format_number(one[key], 5) for key in ("a", "b", "difference")))
             for one in told["metrics"]
         ]
         yield from _align([("metrics", "a", "b", "b - a"), *rows])
     times = [
-        (one["time"].removesuffix("_s").replace("_", " "), _format_number(one["a"]), _format_number(one["b"]))
+        (
+            one["time"].removesuffix("_s").replace("_", " "),
+            format_number(one["a"], 5),
+            format_number(one["b"], 5),
+        )
         for one in told["times"]
     ]
     yield from _align([("seconds", "a", "b"), *times])
     if told["phases"]:
         phases = [
-            (one["phase"], _format_number(one["a"]), _format_number(one["b"])) for one in told["phases"]
+            (one["phase"], format_number(one["a"], 5), format_number(one["b"], 5)) for one in told["phases"]
         ]
         yield from _align([("seconds of the start", "a", "b"), *phases])
     if same:
@@ -123,10 +128,6 @@ def _to_text(value: Any) -> str:
     if value is None:
         return "-"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _format_number(value: Any) -> str:
-    return f"{value:.5g}" if isinstance(value, (int, float)) else _to_text(value)
 
 
 def _align(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

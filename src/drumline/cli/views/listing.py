@@ -243,14 +243,14 @@ def _cut_metric(text: str, figure: str, width: int) -> str:
 
 
 def _format_figure(job: JobOverview) -> str:
-    from drumline.control.figures import short_number
+    from drumline.contract.words import format_number
 
-    return "" if job.metric is None else short_number(job.metric[1])
+    return "" if job.metric is None else format_number(job.metric[1])
 
 
 def _format_job(job: JobOverview) -> tuple[str, ...]:
     from drumline.cli.columns import to_line
-    from drumline.control.figures import short_age, short_duration
+    from drumline.contract.words import format_age, format_duration
 
     now = time.time()
     took = None if job.started is None else (job.ended or now) - job.started
@@ -260,8 +260,8 @@ def _format_job(job: JobOverview) -> tuple[str, ...]:
         state += f": {to_line(job.reason)}"
     return (
         to_line(job.name),
-        short_age(None if job.created is None else now - job.created),
-        short_duration(took),
+        format_age(None if job.created is None else now - job.created),
+        format_duration(took),
         to_line(job.size),
         to_line(job.compute),
         metric,

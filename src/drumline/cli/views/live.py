@@ -19,7 +19,7 @@ from drumline.cli.views.parts import format_steps, format_trials
 from drumline.contract import status
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Plan
-from drumline.control.figures import short_duration, short_number
+from drumline.contract.words import format_duration, format_number
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.follow import last_lines
 from drumline.control.observing import page
@@ -99,14 +99,14 @@ def _format_title(
 ) -> str:
     took = None if outcome.started is None else (outcome.ended or time.time()) - outcome.started
     state = to_line(outcome.status)
-    facts = [f"{'after' if outcome.is_final else 'for'} {short_duration(took)}"] if took is not None else []
+    facts = [f"{'after' if outcome.is_final else 'for'} {format_duration(took)}"] if took is not None else []
     over = sum(one["status"] in status.TERMINAL or one["status"] == status.SKIPPED for one in rows)
     if "trials" in parts:
         most = parts["trials_most"]
         facts.append(f"{over} of {most or len(rows)} trials ended")
         best = next((one for one in parts["trials"] if one["rank"] == 1), None)
         if best:
-            facts.append(f"best {short_number(best['metric'])} of {to_line(best['trial'])}")
+            facts.append(f"best {format_number(best['metric'])} of {to_line(best['trial'])}")
     else:
         facts.append(f"{over} of {len(rows)} steps ended")
     running = sum(one["status"] in _RUNNING for one in rows)

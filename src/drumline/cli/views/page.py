@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.cli.colour import colour_of, paint
 from drumline.cli.columns import cut, measure, to_line, wrap
 from drumline.cli.views.parts import format_steps, format_trials
-from drumline.control.figures import short_duration, short_number, short_size
+from drumline.contract.words import format_count, format_duration, format_number, format_ranges, format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -64,9 +64,9 @@ def _format_title(page: Mapping[str, Any], width: int) -> list[str]:
 def _format_state(page: Mapping[str, Any]) -> str:
     status = to_line(page["status"])
     if page["seconds"] is not None:
-        return f"{status} {'after' if page['ended'] else 'for'} {short_duration(page['seconds'])}"
+        return f"{status} {'after' if page['ended'] else 'for'} {format_duration(page['seconds'])}"
     if page["ended"] is None and page["waited_s"] is not None:
-        return f"{status}, submitted {short_duration(page['waited_s'])} ago"
+        return f"{status}, submitted {format_duration(page['waited_s'])} ago"
     return status
 
 
@@ -74,20 +74,16 @@ def _format_size(page: Mapping[str, Any]) -> str:
     """Return ``4 nodes x 4 ranks on lab``, or how many steps or trials."""
     where = f" on {to_line(page['compute'])}"
     if page["type"] == "pipeline":
-        return _count(len(page["steps"]), "step")
+        return format_count(len(page["steps"]), "step")
     if page["type"] == "sweep":
         most = page["trials_most"]
-        return _count(len(page["trials"]), "trial") + (f" of {most}" if most else "")
+        return format_count(len(page["trials"]), "trial") + (f" of {most}" if most else "")
     counts = page["ranks_by_node"]
     if not counts:
         return where.strip()
     if len(set(counts)) == 1:
-        return f"{_count(len(counts), 'node')} x {_count(counts[0], 'rank')}{where}"
-    return f"{_count(sum(counts), 'rank')} on {_count(len(counts), 'node')} of {to_line(page['compute'])}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+        return f"{format_count(len(counts), 'node')} x {format_count(counts[0], 'rank')}{where}"
+    return f"{format_count(sum(counts), 'rank')} on {format_count(len(counts), 'node')} of {to_line(page['compute'])}"
 
 
 def _fill(parts: Iterable[str], width: int, between: str) -> list[str]:
@@ -164,26 +160,7 @@ def _format_facts(page: Mapping[str, Any], width: int) -> Iterable[str]:
 
 
 def _list_states(states: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [f"{compress_labels(one['ranks'])} {one['state']}" for one in states]
-
-
-def compress_labels(labels: Iterable[str]) -> str:
-    """
-    Return labels of ranks in few letters.
-
-    >>> compress_labels(["0", "1", "2", "5", "ps0"])
-    '0-2,5,ps0'
-    """
-    runs: list[list[int]] = []
-    named: list[str] = []
-    for label in labels:
-        if not (label.isascii() and label.isdigit()):
-            named.append(to_line(label))
-        elif runs and int(label) == runs[-1][1] + 1:
-            runs[-1][1] += 1
-        else:
-            runs.append([int(label), int(label)])
-    return ",".join([*(str(a) if a == b else f"{a}-{b}" for a, b in runs), *named])
+    return [f"{to_line(format_ranges(one['ranks']))} {one['state']}" for one in states]
 
 
 def _list_steps(page: Mapping[str, Any]) -> list[str]:
@@ -199,21 +176,21 @@ def _list_phases(start: Mapping[str, Any] | None) -> list[str]:
     if start is None:
         return []
     phases = [
-        f"{to_line(one['phase'])} {'...' if one['seconds'] is None else short_duration(one['seconds'])}"
+        f"{to_line(one['phase'])} {'...' if one['seconds'] is None else format_duration(one['seconds'])}"
         for one in start["phases"]
     ]
-    return [f"{short_duration(start['total_s'])} in all", *phases]
+    return [f"{format_duration(start['total_s'])} in all", *phases]
 
 
 def _list_metrics(found: Sequence[Mapping[str, Any]], left_out: int) -> list[str]:
     parts = []
     for one in found:
-        text = f"{cut(to_line(one['metric']), 40)} {short_number(one['last'])}"
+        text = f"{cut(to_line(one['metric']), 40)} {format_number(one['last'])}"
         best = one["best"]
         if best is not None and best["value"] != one["last"]:
-            text += f" (best {short_number(best['value'])} at {best['step']:,})"
+            text += f" (best {format_number(best['value'])} at {best['step']:,})"
         elif best is None and one["lowest"] is not None and one["lowest"] != one["highest"]:
-            text += f" ({short_number(one['lowest'])} to {short_number(one['highest'])})"
+            text += f" ({format_number(one['lowest'])} to {format_number(one['highest'])})"
         parts.append(text)
     return [*parts, f"and {left_out:,} more"] if left_out else parts
 
@@ -223,7 +200,7 @@ def _list_usage(usage: Mapping[str, Any] | None) -> list[str]:
         return []
     parts = []
     if usage["peak_memory_bytes"]:
-        parts.append(f"{short_size(usage['peak_memory_bytes'])} of memory at most in a rank")
+        parts.append(f"{format_size(usage['peak_memory_bytes'])} of memory at most in a rank")
     if usage["mean_cpu_percent"] is not None:
         parts.append(f"{usage['mean_cpu_percent']:.0f} % of a core on average")
     return parts
@@ -234,7 +211,7 @@ def _list_files(files: Sequence[Mapping[str, Any]]) -> list[str]:
     for one in files:
         if one["what"] != "code":
             more = "more than " if one["is_more"] else ""
-            parts.append(f"{_FILE_NAMES[one['what']]} {more}{short_size(one['bytes'])}")
+            parts.append(f"{_FILE_NAMES[one['what']]} {more}{format_size(one['bytes'])}")
         elif one["files"] is None:
             parts.append(f"code as it was in {to_line(one['path'])}")
         else:
@@ -243,7 +220,7 @@ def _list_files(files: Sequence[Mapping[str, Any]]) -> list[str]:
             which = f"git {to_line(git['commit'])[:7]}" if git else one["digest"][:7]
             if git and git["branch"]:
                 which += f" on {cut(to_line(git['branch']), 30)}"
-            parts.append(f"code {more}{_count(one['files'], 'file')} ({which})")
+            parts.append(f"code {more}{format_count(one['files'], 'file')} ({which})")
     return parts
 
 

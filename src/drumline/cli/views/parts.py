@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli.colour import colour_of, paint
 from drumline.cli.columns import cut, fit_table, join, to_line
-from drumline.control.figures import short_duration, short_number
+from drumline.contract.words import format_duration, format_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ def format_steps(
     rows = [
         (
             cut(to_line(one["step"]), _LONGEST_NAME),
-            short_duration(one["seconds"]),
+            format_duration(one["seconds"]),
             _name_job(one),
             _describe_state(one, (last or {}).get(str(one["job"]), "")),
         )
@@ -54,8 +54,8 @@ def format_trials(
     rows = [
         (
             cut(to_line(one["trial"]), _LONGEST_NAME),
-            short_number(one["metric"]) if isinstance(one["metric"], (int, float)) else "-",
-            short_duration(one["seconds"]),
+            format_number(one["metric"]) if isinstance(one["metric"], (int, float)) else "-",
+            format_duration(one["seconds"]),
             *(format_value(one["params"].get(name)) for name in names),
             _describe_state(one, (last or {}).get(str(one["trial"]), "")),
         )
@@ -70,7 +70,7 @@ def format_trials(
 def format_value(value: Any) -> str:
     """Return the value of a parameter in few letters."""
     if isinstance(value, float):
-        return short_number(value)
+        return format_number(value)
     return cut(to_line(value), 16)
 
 

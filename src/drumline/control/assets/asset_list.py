@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from drumline.contract.hiding import hide_in_job
+from drumline.contract.words import format_count
 from drumline.control.assets import assets, datastores
 
 KINDS = ("data", "model", "environment", "component", "datastore")
@@ -24,7 +25,7 @@ def list_assets(kind: str = "", name: str = "") -> dict[str, Any]:
         else:
             listed = assets.describe_all(one, name if kind and name else None, damaged=damaged.append)
             found += [_describe(one, asset) for asset in listed]
-    count = f"{len(found)} asset{'s' if len(found) != 1 else ''}"
+    count = format_count(len(found), "asset")
     sentence = f"{count}; {len(damaged)} cannot be read" if damaged else count
     return hide_in_job({"sentence": sentence, "assets": found, "damaged": damaged})
 

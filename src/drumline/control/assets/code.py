@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.errors import PlanError, describe_os_error
 from drumline.contract.folder import home
+from drumline.contract.words import format_count, format_size
 from drumline.spec import paths
 from drumline.staging.snapshot.partial_folder import copy_snapshot, snapshot_path
 from drumline.staging.snapshot.take import LARGE_BYTES, Snapshot, take_snapshot
@@ -62,9 +63,9 @@ def warnings_of(taken: Snapshot, root: str) -> list[str]:
     """Return what to tell the user about the code that was taken. ``root``: the home that has the snapshot."""
     warnings = [f"code: left out {path}" for path in taken.skipped]
     if taken.size_bytes > LARGE_BYTES:
-        size = taken.size_bytes / (1 << 20)
         warnings.append(
-            f"code: {size:.0f} MB in {taken.file_count} files; a .amlignore file says what to leave out"
+            f"code: {format_size(taken.size_bytes)} in {format_count(taken.file_count, 'file')}; "
+            "a .amlignore file says what to leave out"
         )
     stored = snapshot_path(root, taken.digest)
     kept = [f"{name}/" for name in ("outputs", "logs") if _has_files(os.path.join(stored, name))]

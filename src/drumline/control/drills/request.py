@@ -88,14 +88,14 @@ def check_settings(kind: str, given: Mapping[str, Any], node_count: int) -> dict
     except ValueError as error:
         raise UsageError(f"drill {kind!r}: {error}", "--help has an example of each setting") from error
     if kind == "memory" and not settings:
-        raise UsageError("drill 'memory': it needs a limit", "--limit 200MB")
+        raise UsageError("drill 'memory': it needs a limit", "--limit 200MiB")
     return settings
 
 
 def _check_setting(key: str, text: str, node_count: int) -> Any:
     """Return a setting as a supervisor takes it. Raises ValueError, UsageError."""
+    from drumline.contract.words import parse_size
     from drumline.engines.local.isolation import settings as units
-    from drumline.staging.sizes import parse_size
 
     if key == "limit":
         return parse_size(text, "--limit")

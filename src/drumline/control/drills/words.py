@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.drills import NOTE, name_drill
-from drumline.control.figures import short_duration
+from drumline.contract.words import format_duration
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def describe_drill(drill: DrillOutcome) -> str:
     text = name + (f" ({settings})" if settings else "") + (f", for {drill.by}" if drill.by else "")
     if drill.ended is None:
         return text
-    return f"{text}, which lasted {short_duration(drill.ended - drill.began)}: {drill.reason}"
+    return f"{text}, which lasted {format_duration(drill.ended - drill.began)}: {drill.reason}"
 
 
 def _to_text(value: object) -> str:

@@ -12,6 +12,7 @@ from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, home
+from drumline.contract.words import format_count
 from drumline.control.assets import registration
 from drumline.control.driver import last_runs, reuse
 from drumline.control.driver.children import ChildJobs, End, read_graph
@@ -230,8 +231,7 @@ class _PipelineDriver:
             return self._failure(self._failed)
         registration.register_outputs(self._folder, self._graph)
         reused = sum(bool(step.detail.get("reused")) for step in steps.values())
-        count = len(self._steps)
-        text = f"{count} {'step' if count == 1 else 'steps'} completed"
+        text = f"{format_count(len(self._steps), 'step')} completed"
         return End(status.COMPLETED, 0, text + (f", {reused} of them reused" if reused else ""))
 
     def _why_skipped(self, needs: list[str]) -> str:
@@ -251,7 +251,7 @@ class _PipelineDriver:
         step = self._children.steps[name]
         others = sum(other.status == status.FAILED for other in self._children.steps.values())
         others -= step.status == status.FAILED
-        more = f"; {others} other {'step' if others == 1 else 'steps'} failed too" if others > 0 else ""
+        more = f"; {format_count(others, 'other step')} failed too" if others > 0 else ""
         job = f" (job {step.job})" if step.job else ""
         how = "was canceled" if step.status == status.CANCELED else "failed"
         return End(status.FAILED, 1, f"step {name} {how}{job}: {step.reason}{more}")

@@ -12,6 +12,7 @@ from drumline.contract import status
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
+from drumline.contract.words import format_count, format_seconds
 from drumline.control.assets import registration
 from drumline.control.driver.children import ChildJobs, End, read_graph
 from drumline.control.jobs.output_links import link_output, output_path
@@ -221,7 +222,7 @@ class SweepDriver:
         self._is_late = True
         for name in self._children.under_way:
             self._children.cancel(
-                name, f"{trials.STOPPED_BY}the sweep ran into its time limit of {limit:g} s"
+                name, f"{trials.STOPPED_BY}the sweep ran into its time limit of {format_seconds(limit)}"
             )
 
     def _finish(self) -> End:
@@ -233,7 +234,7 @@ class SweepDriver:
         if self._children.canceled_by:
             return End(status.CANCELED, _CANCELED_CODE, f"canceled by {self._children.canceled_by}; {said}")
         if self._is_late:
-            reason = f"it ran into its time limit of {self._request.timeout_s:g} s; {said}"
+            reason = f"it ran into its time limit of {format_seconds(self._request.timeout_s)}; {said}"
             return End(status.CANCELED, _TIMEOUT_CODE, reason)
         if self._trouble:
             return End(status.FAILED, 1, f"no more trials: {self._trouble}; {said}")
@@ -259,7 +260,7 @@ class SweepDriver:
         for step in steps.values():
             counts["stopped early" if step.detail.get("stopped") else step.status.lower()] += 1
         parts = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-        said = f"{len(steps)} {'trial' if len(steps) == 1 else 'trials'}: {parts or 'none'}"
+        said = f"{format_count(len(steps), 'trial')}: {parts or 'none'}"
         if leader is None:
             return said
         value = leader.detail["metric"]

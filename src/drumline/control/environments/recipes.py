@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import Problem, SpecError
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_size
 from drumline.spec.paths import is_remote, local_part
 from drumline.spec.reading.source import problem_at
 from drumline.spec.reading.tree import Mapping, Scalar, Sequence, find, plain
@@ -211,7 +212,7 @@ class _RequirementSource:
             )
             return
         if len(text) > _MOST_BYTES:
-            self._refuse(f"{full} is larger than {_MOST_BYTES >> 20} MB")
+            self._refuse(f"{full} is larger than {format_size(_MOST_BYTES)}")
             return
         inside = _RequirementSource(self._into, self._node, self._path, (*self._files, full))
         for number, line in _lines(text):

@@ -14,13 +14,13 @@ from drumline.contract import status
 from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.contract.hiding import hide_secrets
 from drumline.contract.plan import Plan
+from drumline.contract.words import format_size
 from drumline.control.jobs import job_outputs
 from drumline.control.jobs.lookup import as_arguments, folder_of
 from drumline.control.jobs.outcome import explain_pruned, read_outcome
 from drumline.control.times import utc
 from drumline.spec.paths import is_remote
 from drumline.staging import file_copy
-from drumline.staging.sizes import format_size
 from drumline.staging.snapshot.listing import DOWNLOAD_MARKER
 
 if TYPE_CHECKING:

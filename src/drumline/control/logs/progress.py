@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
+from drumline.contract.words import format_seconds, format_size
 from drumline.control import terminal
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class ProgressLine:
                 self._tell(name, transfer.time, describe_transfer(transfer))
             elif isinstance(transfer, e.TransferProgress) and not self._find_bar().is_drawn:
                 files = "1 file" if transfer.total_files == 1 else f"{transfer.total_files:,} files"
-                self._tell(name, 0.0, f"{name}: {size(transfer.total_bytes)} in {files} on the way")
+                self._tell(name, 0.0, f"{name}: {format_size(transfer.total_bytes)} in {files} on the way")
         self._look_at_environment(outcome.environment)
         for name, service in outcome.services.items():
             if service.url:
@@ -84,7 +85,9 @@ class ProgressLine:
                 self._tell("environment", environment.time, f"environment: {environment.what}")
         elif environment is not None and not environment.reused:
             self._tell(
-                "environment", environment.time, f"environment: ready after {environment.seconds:.0f} s"
+                "environment",
+                environment.time,
+                f"environment: ready after {format_seconds(environment.seconds)}",
             )
 
     def _find_bar(self) -> ProgressBar:
@@ -138,28 +141,14 @@ def read_last_line(path: str) -> str:
 
 
 def describe_transfer(one: e.Transferred) -> str:
-    """Describe a transfer: ``inputs.digits: 3.4 GB in 12 files from s3://lab/digits in 9 s``."""
+    """Describe a transfer: ``inputs.digits: 3.4 GiB in 12 files from s3://lab/digits in 9 s``."""
     files = "1 file" if one.file_count == 1 else f"{one.file_count:,} files"
     way = "to" if one.name.startswith("outputs.") and not one.note.startswith("from") else "from"
-    text = f"{one.name}: {size(one.size_bytes)} in {files} {way} {one.uri} in {one.seconds:.1f} s"
+    text = f"{one.name}: {format_size(one.size_bytes)} in {files} {way} {one.uri} in {format_seconds(one.seconds)}"
     if one.size_bytes and one.cached_bytes >= one.size_bytes:
         text += ", all of it from the cache"
     elif one.cached_bytes:
-        text += f", {size(one.cached_bytes)} of it from the cache"
+        text += f", {format_size(one.cached_bytes)} of it from the cache"
     # What a mount was never expected for need not be told of each time; `job show` has it.
     note = "" if one.note.startswith("not mounted:") else one.note
     return text + (f" ({note})" if note else "")
-
-
-def size(count: float) -> str:
-    """
-    Return a number of bytes with its unit.
-
-    >>> size(999), size(1234567), size(0)
-    ('999 B', '1.2 MB', '0 B')
-    """
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(count) < 1000 or unit == "TB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError

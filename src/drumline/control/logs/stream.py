@@ -12,6 +12,7 @@ from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
+from drumline.contract.words import format_seconds, name_several, parse_ranges
 from drumline.control import terminal
 from drumline.control.jobs.lookup import as_arguments, may_have_studio
 from drumline.control.jobs.outcome import explain_pruned
@@ -73,28 +74,14 @@ def labels_of(ranks: str, plan: Plan, option: str = "--ranks") -> frozenset[str]
     if not ranks:
         return None
     known = {task.label for task in plan.ranks}
-    chosen: set[str] = set()
-    for part in ranks.replace(" ", "").split(","):
-        first, dash, last = part.partition("-")
-        if dash and _is_number(first) and _is_number(last) and int(first) <= int(last) < 1 << 20:
-            chosen.update(str(rank) for rank in range(int(first), int(last) + 1))
-        else:
-            chosen.add(part)
+    chosen = set(parse_ranges(ranks))
     missing = sorted(chosen - known)
     if missing:
-        raise UsageError(f"{option}: there is no rank {missing[0]!r}", f"this job has {_span(plan)}")
+        raise UsageError(
+            f"{option}: there is no rank {missing[0]!r}",
+            f"this job has {name_several('rank', [task.label for task in plan.ranks])}",
+        )
     return frozenset(chosen)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 8
-
-
-def _span(plan: Plan) -> str:
-    labels = [task.label for task in plan.ranks]
-    if not all(map(_is_number, labels)):
-        return f"ranks {', '.join(labels[:20])}{' ...' if len(labels) > 20 else ''}"
-    return f"rank {labels[0]}" if len(labels) == 1 else f"ranks {labels[0]} to {labels[-1]}"
 
 
 def follow(folder: RunFolder, out: TextIO, show: StreamOptions) -> Outcome:
@@ -261,7 +248,7 @@ def ending(folder: RunFolder, outcome: Outcome, shown: StreamOptions | None = No
     """
     took = ""
     if outcome.started and outcome.ended:
-        took = f" after {outcome.ended - outcome.started:.1f} s"
+        took = f" after {format_seconds(outcome.ended - outcome.started)}"
     text = f"job {folder.name} {outcome.status.lower()}{took}: {terminal.clean(outcome.reason)}\n"
     said = _list_drills(outcome) + _list_experiments(outcome)
     text += "".join(f"  {terminal.clean(sentence)}\n" for sentence in said)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Plan
+from drumline.contract.words import is_number, name_several, parse_ranges
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.follow import Follower
 from drumline.control.logs.history import History
@@ -127,22 +128,16 @@ def _nodes_of(nodes: str, plan: Plan) -> frozenset[int] | None:
     """Return the nodes that ``0,2-3`` names; None for all. Raises UsageError."""
     if not nodes:
         return None
-    chosen: set[int] = set()
-    for part in nodes.replace(" ", "").split(","):
-        first, _, last = part.partition("-")
-        if not (_is_number(first) and _is_number(last or first)):
-            raise UsageError(f"--node: {part!r} is not a node", "--node 0,2-3")
-        chosen.update(range(int(first), int(last or first) + 1))
+    labels = parse_ranges(nodes)
+    for label in labels:
+        if not is_number(label):
+            raise UsageError(f"--node: {label!r} is not a node", "--node 0,2-3")
+    chosen = set(map(int, labels))
     missing = sorted(chosen - {node.node for node in plan.nodes})
     if missing:
-        count = len(plan.nodes)
-        there = "node 0" if count == 1 else f"nodes 0 to {count - 1}"
+        there = name_several("node", [node.node for node in plan.nodes])
         raise UsageError(f"--node: there is no node {missing[0]}", f"this job has {there}")
     return frozenset(chosen)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 6
 
 
 def _format_time(seconds: float) -> str:

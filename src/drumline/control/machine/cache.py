@@ -6,8 +6,8 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from drumline.contract import words
 from drumline.control.times import parse_age, utc
-from drumline.staging import sizes
 from drumline.staging.cache import leases, pruning
 from drumline.staging.cache.folder import Cache
 
@@ -29,9 +29,9 @@ def show() -> dict[str, Any]:
     held = leases.list_active_leases(cache)
     return {
         "path": cache.path,
-        "size": sizes.format_size(size),
+        "size": words.format_size(size),
         "size_bytes": size,
-        "limit": sizes.format_size(most),
+        "limit": words.format_size(most),
         "limit_bytes": most,
         "limit_from": where,
         "files": len(known),
@@ -48,7 +48,7 @@ def entries() -> list[dict[str, Any]]:
     return [
         {
             "uri": source.uri,
-            "size": sizes.format_size(source.size),
+            "size": words.format_size(source.size),
             "size_bytes": source.size,
             "files": len(source.items),
             "last_used": utc(source.used, "seconds"),
@@ -61,7 +61,7 @@ def entries() -> list[dict[str, Any]]:
 def prune(to: str | None, older_than: str | None, *, dry_run: bool) -> dict[str, Any]:
     """Remove what was not used for longest, down to the size ``to`` or the limit. Raises UsageError, OSError."""
     cache = Cache()
-    most = pruning.read_limit(cache)[0] if to is None else sizes.parse_size(to, "--to")
+    most = pruning.read_limit(cache)[0] if to is None else words.parse_size(to, "--to")
     before = time.time() - parse_age(older_than, "--older-than") if older_than is not None else 0.0
     if not os.path.isdir(cache.path):
         return _describe_removal(pruning.Removal((), 0, 0, 0))
@@ -87,22 +87,22 @@ def clear() -> dict[str, Any]:
 
 def set_limit(size: str) -> None:
     """Set the limit; ``default`` restores the default. Raises UsageError, OSError."""
-    pruning.set_limit(Cache(), None if size == "default" else sizes.parse_size(size, "limit"))
+    pruning.set_limit(Cache(), None if size == "default" else words.parse_size(size, "limit"))
 
 
 def limit() -> dict[str, Any]:
     """Describe the limit. Raises UsageError for an invalid size in the variable."""
     most, where = pruning.read_limit(Cache())
-    return {"limit": sizes.format_size(most), "limit_bytes": most, "limit_from": where}
+    return {"limit": words.format_size(most), "limit_bytes": most, "limit_from": where}
 
 
 def _describe_removal(removal: Removal) -> dict[str, Any]:
     return {
         "removed": list(removal.uris),
         "files": removal.files,
-        "size": sizes.format_size(removal.size),
+        "size": words.format_size(removal.size),
         "size_bytes": removal.size,
-        "left": sizes.format_size(removal.left),
+        "left": words.format_size(removal.left),
         "left_bytes": removal.left,
     }
 

@@ -9,10 +9,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.checks import checker, orphans, registry
-from drumline.checks.findings import Finding, NodeReport, count_noun
+from drumline.checks.findings import Finding, NodeReport
 from drumline.contract import identity
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, base_home, home
+from drumline.contract.words import format_count
 from drumline.control.jobs import listing
 from drumline.control.jobs.recovery import recover
 from drumline.linux import cgroups
@@ -89,7 +90,7 @@ def _check_index() -> Finding:
 def _fix_index() -> str:
     """Rebuild the index from the jobs. Raises DrumlineError."""
     Index(home()).repair()
-    return f"rebuilt, with {count_noun(len(listing.names(archived=None)), 'job')}"
+    return f"rebuilt, with {format_count(len(listing.names(archived=None)), 'job')}"
 
 
 def _check_sockets() -> Finding:
@@ -106,7 +107,7 @@ def _fix_sockets() -> str:
         with contextlib.suppress(OSError):
             os.unlink(path)
             removed += 1
-    return f"removed {count_noun(removed, 'stale socket')}"
+    return f"removed {format_count(removed, 'stale socket')}"
 
 
 def _list_stale() -> Iterator[str]:
@@ -141,7 +142,7 @@ def _fix_leftovers() -> str:
         scratch.remove_scratch(path)
         scratch.remove_scratch(scratch.choose_shared_memory_folder(path))
     removed = len(facts["folders"]) - len(left) + len(gone)
-    return f"ended {count_noun(ended, 'process')}, removed {count_noun(removed, 'folder')}"
+    return f"ended {format_count(ended, 'process')}, removed {format_count(removed, 'folder')}"
 
 
 OWN_CHECKS: dict[str, Callable[[], Finding]] = {

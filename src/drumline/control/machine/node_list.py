@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from drumline.contract.errors import DrumlineError
+from drumline.contract.words import format_count
 from drumline.control.machine import computes
 
 _KEPT_S = 10.0
@@ -53,7 +54,7 @@ def _ask(name: str) -> dict[str, Any]:
 
 def _summarize(found: list[dict[str, Any]], nodes: list[dict[str, Any]], damaged: list[str]) -> str:
     silent = [one["name"] for one in found if one["reason"]]
-    said = f"{len(nodes)} node{'s' if len(nodes) != 1 else ''} of {len(found)} compute{'s' if len(found) != 1 else ''}"
+    said = f"{format_count(len(nodes), 'node')} of {format_count(len(found), 'compute')}"
     if silent:
         said += f"; {', '.join(silent)} {'does' if len(silent) == 1 else 'do'} not answer"
     if damaged:

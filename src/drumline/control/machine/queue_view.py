@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import identity
 from drumline.contract.folder import RunFolder, base_home
 from drumline.contract.hiding import hide_in_job
-from drumline.control.figures import short_duration
+from drumline.contract.words import format_count, format_duration
 from drumline.control.jobs.lookup import read_spec
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.times import utc
@@ -84,11 +84,11 @@ def _describe_waiting(
     queue: JobQueue, entry: QueueEntry, entries: list[QueueEntry], position: int
 ) -> dict[str, Any]:
     blocked = queue.explain(entry, entries)
-    gpus = f" and {entry.gpu_count} GPUs" if entry.gpu_count else ""
+    gpus = f" and {format_count(entry.gpu_count, 'GPU')}" if entry.gpu_count else ""
     return {
         **_describe_entry(entry),
         "gpus": entry.gpu_count,
-        "needs": f"{entry.cores} core{'s' if entry.cores != 1 else ''}{gpus}",
+        "needs": f"{format_count(entry.cores, 'core')}{gpus}",
         "position": position,
         "sentence": blocked.reason if blocked else "it is about to start",
     }
@@ -96,20 +96,18 @@ def _describe_waiting(
 
 def _summarize(running: list[dict[str, Any]], waiting: list[dict[str, Any]], cores: int) -> str:
     if not running and not waiting:
-        return f"nothing runs or waits here; {cores} core{'s are' if cores != 1 else ' is'} free"
-    said = f"{_count(running)} {'runs' if len(running) == 1 else 'run'}"
+        return (
+            f"nothing runs or waits here; {format_count(cores, 'core')} {'is' if cores == 1 else 'are'} free"
+        )
+    said = f"{format_count(len(running), 'job')} {'runs' if len(running) == 1 else 'run'}"
     if not waiting:
         return f"{said}, none waits"
     said += f", {len(waiting)} {'waits' if len(waiting) == 1 else 'wait'}; {waiting[0]['name']} is next: "
     said += str(waiting[0]["sentence"])
     ends = sorted(_list_ends(running))
     if ends:
-        said += f"; a time limit ends {ends[0][1]} in {short_duration(ends[0][0])} at the latest"
+        said += f"; a time limit ends {ends[0][1]} in {format_duration(ends[0][0])} at the latest"
     return said
-
-
-def _count(jobs: list[dict[str, Any]]) -> str:
-    return f"{len(jobs)} job{'s' if len(jobs) != 1 else ''}"
 
 
 def _list_ends(running: Iterable[dict[str, Any]]) -> Iterable[tuple[float, str]]:

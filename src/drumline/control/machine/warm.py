@@ -11,11 +11,11 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import identity
+from drumline.contract import identity, words
 from drumline.contract.errors import NodeError, NotFoundError
 from drumline.contract.folder import base_home
+from drumline.contract.words import format_duration
 from drumline.node.warm import pool_folder
-from drumline.staging import sizes
 
 if TYPE_CHECKING:
     import socket
@@ -69,9 +69,9 @@ def _describe(one: dict[str, Any], pool: object, limit: float | None) -> dict[st
         "program": str(one.get("program") or ""),
         "python": str(one.get("python") or ""),
         "imported": ", ".join(shown),
-        "memory": None if memory is None else sizes.format_size(int(memory)),
-        "age": _time(age),
-        "idle": "in use" if idle is None else _time(idle),
+        "memory": None if memory is None else words.format_size(int(memory)),
+        "age": format_duration(age),
+        "idle": "in use" if idle is None else format_duration(idle),
         "used": one.get("ranks"),
         "modules": modules,
         "import_s": _number(one.get("import_s")),
@@ -87,21 +87,6 @@ def _describe(one: dict[str, Any], pool: object, limit: float | None) -> dict[st
 def _number(value: object) -> float | None:
     is_one = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if is_one and 0 <= value < float("inf") else None  # type: ignore[arg-type, operator]
-
-
-def _time(seconds: float | None) -> str | None:
-    """
-    Return a duration as a page of warm interpreters shows it.
-
-    >>> _time(12.4), _time(200), _time(8000)
-    ('12 s', '3 min', '2 h 13 min')
-    """
-    if seconds is None:
-        return None
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = int(seconds // 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
 # asking

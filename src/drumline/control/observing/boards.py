@@ -20,6 +20,7 @@ from drumline.contract.folder import RunFolder, home
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_seconds
 from drumline.control.jobs import lookup
 from drumline.linux import descendants, kernel
 from drumline.linux.ports import lease_port
@@ -205,7 +206,7 @@ def _wait_until_served(process: subprocess.Popen[bytes], address: str) -> None:
             if isinstance(error, urllib.error.HTTPError):
                 error.close()
             time.sleep(_POLL_S)
-    raise DrumlineError(f"MLflow has not answered for {_START_TIMEOUT_S:.0f} s")
+    raise DrumlineError(f"MLflow has not answered for {format_seconds(_START_TIMEOUT_S)}")
 
 
 def wait_for_interrupt(what: str) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_seconds
 from drumline.control.jobs.outcome import fold_events
 from drumline.tracking import metrics, runs
 from drumline.tracking.metric_file import MetricFile
@@ -378,7 +379,7 @@ def _ask_server(where: runs.RunLocation, plan: Plan, ask: Callable[[Server], Non
     thread.start()
     thread.join(limit_s)
     if thread.is_alive():
-        return f"the MLflow server did not tell all in {limit_s:g} s"
+        return f"the MLflow server did not tell all in {format_seconds(limit_s)}"
     return said[0] if said else ""
 
 

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from drumline.contract.errors import NodeError, UsageError
+from drumline.contract.words import name_several
 from drumline.control.jobs import lookup
 from drumline.control.jobs.cancel import wake
 from drumline.control.jobs.recovery import recover
@@ -55,7 +56,7 @@ def format_stacks(answer: dict[str, Any]) -> str:
         groups.setdefault("\n".join(map(_frames, processes)), []).append(rank)
     text = clean(answer["reason"]) + "\n"
     for stack, ranks in sorted(groups.items(), key=lambda group: -len(group[1])):
-        text += f"\n{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(ranks)}\n{stack}"
+        text += f"\n{name_several('rank', ranks)}\n{stack}"
     return text
 
 

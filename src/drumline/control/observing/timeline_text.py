@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drumline.contract.words import format_count
 from drumline.control.terminal import clean
 
 WIDTH = 80
@@ -52,16 +53,12 @@ def _title(told: dict[str, Any]) -> str:
     if told["attempts"] > 1:
         text += f", attempt {told['attempt']} of 0-{told['attempts'] - 1}"
     if told["ranks"]:
-        text += f", {_count(len(told['ranks']), 'rank')} on {_count(len(nodes), 'node')}"
+        text += f", {format_count(len(told['ranks']), 'rank')} on {format_count(len(nodes), 'node')}"
     if told["attempt"]:
         later = f"{_seconds(told['since_submission_s'])} s after its submission"
         text += f"\nstarted again, {later}, because {_line(told['cause'])}"
         return text + "\nseconds since that happened"
     return text + "\nseconds since its submission"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _line(text: str) -> str:
@@ -83,7 +80,7 @@ def _phase(one: dict[str, Any], end_s: float, width: int) -> list[str]:
     lines = [f"{name:<{_NAME}}{figures}  {bar}".rstrip()]
     notes = [_shorten(_line(one["note"]))] if one["note"] else []
     if one["missing"]:
-        notes.append(f"{_count(one['missing'], 'rank')} not yet, or not seen")
+        notes.append(f"{format_count(one['missing'], 'rank')} not yet, or not seen")
     return [*lines, *(f"    {note}" for note in notes)]
 
 

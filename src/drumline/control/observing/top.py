@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumline.control.figures import split_duration
+from drumline.contract.words import format_duration, format_rate, format_size
 from drumline.control.jobs.lookup import as_arguments
 from drumline.control.observing import usage
 from drumline.control.observing.steps import words
@@ -44,12 +44,12 @@ def format_usage(described: Mapping[str, Any], width: int | None = None) -> list
 def _title(described: Mapping[str, Any]) -> str:
     name, seconds = described["name"], described["seconds"]
     if described["type"] == "command" and usage.is_over(described):
-        took = "" if seconds is None else f" after {_time(seconds)}"
+        took = "" if seconds is None else f" after {format_duration(seconds)}"
         if not described["nodes"]:
             return clean(f"job {name} is {described['status']}{took}; it was not sampled")
         return clean(f"job {name} is {described['status']}{took}: means and peaks of its last attempt")
     since = "after" if usage.is_over(described) else "for"
-    lasted = "" if seconds is None else f" {since} {_time(seconds)}"
+    lasted = "" if seconds is None else f" {since} {format_duration(seconds)}"
     reason = f": {described['reason']}" if described["reason"] else ""
     title = f"job {name} is {described['status']}{lasted}{reason}"
     if described["type"] == "command" and not described["nodes"]:
@@ -93,20 +93,22 @@ def _nodes(nodes: Sequence[Mapping[str, Any]], over: bool) -> list[tuple[str, ..
     ]
     for node in nodes:
         limit = node["memory_limit"]
-        memory = f"{_size(node['memory_bytes'])} of {_size(node['memory_total_bytes'])}"
+        memory = f"{format_size(node['memory_bytes'])} of {format_size(node['memory_total_bytes'])}"
         if limit:
-            memory += f" ({_size(limit['used_bytes'])} of its limit of {_size(limit['bytes'])})"
-        late = "" if over or node["age_seconds"] < _STALE_S else f" {_time(node['age_seconds'])} ago"
+            memory += f" ({format_size(limit['used_bytes'])} of its limit of {format_size(limit['bytes'])})"
+        late = (
+            "" if over or node["age_seconds"] < _STALE_S else f" {format_duration(node['age_seconds'])} ago"
+        )
         rows.append(
             (
                 str(node["node"]),
                 f"{_percent(node['cpu_percent'])} of {node['cores']}",
                 memory,
-                _size(node["swap_bytes"]),
-                _rate(node["received_bytes_per_second"]),
-                _rate(node["sent_bytes_per_second"]),
-                _rate(node["read_bytes_per_second"]),
-                _rate(node["written_bytes_per_second"]),
+                format_size(node["swap_bytes"]),
+                format_rate(node["received_bytes_per_second"]),
+                format_rate(node["sent_bytes_per_second"]),
+                format_rate(node["read_bytes_per_second"]),
+                format_rate(node["written_bytes_per_second"]),
                 f"{node['load']:.2f}",
                 _clean_line(f"{node['host'] or '-'}{late}"),
             )
@@ -121,7 +123,7 @@ def _gpus(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
             str(node["node"]),
             clean(gpu["gpu"]),
             _percent(gpu["busy_percent"]),
-            f"{_size(gpu['memory_bytes'])} of {_size(gpu['memory_total_bytes'])}",
+            f"{format_size(gpu['memory_bytes'])} of {format_size(gpu['memory_total_bytes'])}",
             "-" if gpu["watts"] is None else f"{gpu['watts']:.0f} W",
             "-" if gpu["celsius"] is None else f"{gpu['celsius']} °C",
             ", ".join(map(str, gpu["ranks"])) or "-",
@@ -151,15 +153,15 @@ def _row(label: str, rank: Mapping[str, Any]) -> tuple[str, ...]:
         str(rank.get("pid") or "-"),
         rank["state"],
         _percent(rank.get("cpu_percent")),
-        _size(rank.get("memory_bytes")),
-        _size(rank.get("peak_memory_bytes")),
-        _rate(rank.get("read_bytes_per_second")),
-        _rate(rank.get("written_bytes_per_second")),
+        format_size(rank.get("memory_bytes")),
+        format_size(rank.get("peak_memory_bytes")),
+        format_rate(rank.get("read_bytes_per_second")),
+        format_rate(rank.get("written_bytes_per_second")),
         str(rank.get("processes", "-")),
         str(rank.get("threads", "-")),
         _percent(rank.get("gpu_busy_percent")),
-        _size(rank.get("gpu_memory_bytes")),
-        "-" if age is None else f"{_time(age)} ago",
+        format_size(rank.get("gpu_memory_bytes")),
+        "-" if age is None else f"{format_duration(age)} ago",
     )
 
 
@@ -171,9 +173,9 @@ def _ended_ranks(ranks: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
             str(rank["node"]),
             rank["state"],
             _percent(rank.get("mean_cpu_percent")),
-            _size(rank.get("peak_memory_bytes")),
-            _size(rank.get("read_bytes")),
-            _size(rank.get("written_bytes")),
+            format_size(rank.get("peak_memory_bytes")),
+            format_size(rank.get("read_bytes")),
+            format_size(rank.get("written_bytes")),
         )
         for rank in ranks
     ]
@@ -182,26 +184,6 @@ def _ended_ranks(ranks: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f} %"
-
-
-def _rate(value: int | None) -> str:
-    return "-" if value is None else f"{_size(value)}/s"
-
-
-def _size(value: int | None) -> str:
-    """Format a size with three or four digits."""
-    if value is None:
-        return "-"
-    size, unit = float(value), 0
-    while size >= 1000 and unit < len(_UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.0f} {_UNITS[unit]}" if size >= 10 or unit == 0 else f"{size:.1f} {_UNITS[unit]}"
-
-
-def _time(seconds: float) -> str:
-    return " ".join(
-        f"{count} {'min' if unit == 'm' else unit}" for count, unit in split_duration(int(seconds))
-    )
 
 
 def _choose_columns(

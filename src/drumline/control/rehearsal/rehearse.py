@@ -12,6 +12,7 @@ from drumline.contract.errors import NotFoundError, PlanError, UsageError
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_seconds
 from drumline.control.drills import request as requests
 from drumline.control.jobs import cancel
 from drumline.control.jobs.lookup import folder_of
@@ -285,7 +286,7 @@ def _run_calm(load: Callable[[], Any], rehearsal: Rehearsal, progress: Progress,
     watch.wait(None)
     calm = facts.gather_facts(folder, rehearsal.metric, is_shortened=watch.is_shortened)
     how = "ran well for" if calm.is_shortened else f"is {calm.status} after"
-    progress.tell(f"{what}: job {folder.name} {how} {calm.seconds:.1f} s")
+    progress.tell(f"{what}: job {folder.name} {how} {format_seconds(calm.seconds)}")
     return calm
 
 
@@ -308,7 +309,7 @@ def _run_drill(
     longest_s = calm.seconds * _LONGEST_FACTOR + _LONGEST_MORE_S + (planned.request.for_s or 0.0)
     watch = RunWatch(folder, progress, what, rehearsal.for_s)
     watch.wait(longest_s, drill_count=0 if refused else 1)
-    late = f"it had not ended after {longest_s:.0f} s, and was canceled" if watch.is_late else ""
+    late = f"it had not ended after {format_seconds(longest_s)}, and was canceled" if watch.is_late else ""
     run = facts.gather_facts(folder, rehearsal.metric, is_shortened=watch.is_shortened)
     more = tuple(filter(None, (late, refused)))
     run = run._replace(sentences=(*run.sentences, *more))

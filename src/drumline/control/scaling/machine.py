@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from drumline.contract.words import format_count, format_size
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.observing.usage import summarize_usage
 from drumline.node.metrics.machine_usage import MachineReader
@@ -73,6 +74,6 @@ def describe_lack(ranks: int, peak: int, free: int) -> str:
     if ranks * peak <= _SHARED * free:
         return ""
     return (
-        f"not run: {ranks:,} ranks of {peak >> 20:,} MiB, as at the sizes before, need {ranks * peak >> 30:,} GiB "
-        f"of memory, and this machine has {free >> 30:,} GiB left"
+        f"not run: {format_count(ranks, 'rank')} of {format_size(peak)}, as at the sizes before, "
+        f"need {format_size(ranks * peak)} of memory, and this machine has {format_size(free)} left"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_count, format_link, format_ms
 from drumline.control.scaling.model import compare_s, is_hidden, predict_measured_s
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Emulation(NamedTuple):
 
 def refuse_size(run: SizeRun, emulation: Emulation | None) -> str:
     """Return why the figures of a size are not to be trusted; empty if they are. ``emulation`` None: real machines."""
-    name = name_nodes(run.nodes)
+    name = format_count(run.nodes, "node")
     if run.hang:
         return f"{name}: the job hung"
     if run.why_not:
@@ -75,8 +76,8 @@ def _refuse_links(run: SizeRun, emulation: Emulation | None) -> str:
     capacity = emulation.capacity_bytes_per_s
     if capacity and together > _MOST_LINK_SHARE * capacity:
         return (
-            f"{name_nodes(run.nodes)}: their emulated links carry {describe_rate(together)} together, and this machine "
-            f"{describe_rate(capacity)} without limits, so it is the limit and not the link"
+            f"{format_count(run.nodes, 'node')}: their emulated links carry {format_link(together)} together, "
+            f"and this machine {format_link(capacity)} without limits, so it is the limit and not the link"
         )
     return ""
 
@@ -95,8 +96,8 @@ def refuse_slowed_links(
     ):
         return ""
     return (
-        f"{name_nodes(one.nodes)}: all-reduces reach {describe_rate(rate)} of the emulated "
-        f"{describe_rate(emulation.link_bytes_per_s)}, so this machine is the limit and not the link"
+        f"{format_count(one.nodes, 'node')}: all-reduces reach {format_link(rate)} of the emulated "
+        f"{format_link(emulation.link_bytes_per_s)}, so this machine is the limit and not the link"
     )
 
 
@@ -113,38 +114,7 @@ def refuse_model(model: StepModel | None, sizes: Sequence[SizeFacts]) -> str:
         error = compare_s(said_s, one.step_s)
         if abs(error) > (MOST_RESIDUAL if one.nodes > 1 else _MOST_RESIDUAL_ALONE):
             return (
-                f"{NO_PREDICTION}the model does not fit; at {name_nodes(one.nodes)} it says "
-                f"{1e3 * said_s:.1f} ms a step, and {1e3 * one.step_s:.1f} ms were measured"
+                f"{NO_PREDICTION}the model does not fit; at {format_count(one.nodes, 'node')} it says "
+                f"{format_ms(said_s)} a step, and {format_ms(one.step_s)} were measured"
             )
     return ""
-
-
-def name_nodes(count: int) -> str:
-    """
-    Return a number of nodes in words.
-
-    >>> name_nodes(1), name_nodes(4)
-    ('1 node', '4 nodes')
-    """
-    return f"{count} node" + ("" if count == 1 else "s")
-
-
-def describe_ms(seconds: float) -> str:
-    """
-    Return seconds as milliseconds, with more digits where there is less than one.
-
-    >>> describe_ms(0.13184), describe_ms(0.0000123)
-    ('131.8', '0.012')
-    """
-    return f"{1e3 * seconds:.1f}" if seconds >= 1e-3 else f"{1e3 * seconds:.3f}"
-
-
-def describe_rate(bytes_per_s: float) -> str:
-    """
-    Return a rate in words.
-
-    >>> describe_rate(23_800_000), describe_rate(1_250_000_000), describe_rate(60_000)
-    ('190 Mbit/s', '10 Gbit/s', '0.48 Mbit/s')
-    """
-    bits = 8 * bytes_per_s
-    return f"{bits / 1e9:.3g} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:.3g} Mbit/s"

@@ -11,6 +11,7 @@ from drumline.contract import status
 from drumline.contract.errors import DrumlineError, UsageError
 from drumline.contract.record import NamedTuple
 from drumline.contract.steps import DETAIL
+from drumline.contract.words import format_count
 from drumline.control.driver import step_rates
 from drumline.control.jobs import cancel
 from drumline.control.jobs.outcome import read_outcome
@@ -19,7 +20,7 @@ from drumline.control.scaling import gathering
 from drumline.control.scaling.facts import SizeRun
 from drumline.control.scaling.guard import JobGuard
 from drumline.control.scaling.machine import MemoryUse, ProcessorUse
-from drumline.control.scaling.refusals import FEWEST_STEPS, Emulation, name_nodes
+from drumline.control.scaling.refusals import FEWEST_STEPS, Emulation
 from drumline.control.submission import planning
 from drumline.control.submission.run_folder import ISOLATION
 from drumline.control.submission.submit import submit
@@ -116,7 +117,7 @@ def find_emulation(job: Any, plans: Sequence[Plan], tell: Callable[[str], None])
     job.display_name = "the links of this machine without limits"
     with JobGuard() as guard:
         folder = _start(job, guard)
-        tell(f"{name_nodes(count)} without limits of their links: job {folder.name}")
+        tell(f"{format_count(count, 'node')} without limits of their links: job {folder.name}")
         _wait(folder, tell)
     rates = sorted(pair.bytes_per_s for pair in gathering.list_pairs(read_outcome(folder)))
     # Half of the nodes send at the same time, each to one of the others.
@@ -138,7 +139,7 @@ def run_sizes(
     warm_steps = count_warm_steps(find_number("workers", job)[1], WARM_STEPS)
     with JobGuard() as guard:
         for number, (nodes, plan) in enumerate(zip(request.nodes, plans, strict=True), start=1):
-            prefix = f"{number} of {len(plans)}: {name_nodes(nodes)}: "
+            prefix = f"{number} of {len(plans)}: {format_count(nodes, 'node')}: "
             ranks = _count_ranks(plan)
             if plan.engine == "local" and (lack := memory.explain_lack(ranks)):
                 tell(prefix + lack)
@@ -243,7 +244,7 @@ def _describe(
 def _explain_absence(job: str, made: int, warm_steps: int) -> str:
     """``made``: how many steps a rank of it made, which are too few."""
     if made:
-        steps = f"{made} step" + ("" if made == 1 else "s")
+        steps = format_count(made, "step")
         return f"job {job} ended after {steps}, and the first {warm_steps} are not measured"
     return f"no steps were seen in job {job}: its ranks make none with an optimizer of PyTorch"
 

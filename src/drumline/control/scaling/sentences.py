@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drumline.control.figures import short_size
+from drumline.contract.words import format_count, format_link, format_ms, format_size
 from drumline.control.scaling import stragglers
 from drumline.control.scaling.model import is_hidden
 from drumline.control.scaling.refusals import (
     GUESS_FACTOR,
     NO_PREDICTION,
-    describe_ms,
-    describe_rate,
-    name_nodes,
 )
 
 if TYPE_CHECKING:
@@ -67,8 +64,8 @@ def _list_speeds(report: ScaleReport) -> list[str]:
         return []
     first = rows[0]
     found = [
-        f"{name_nodes(one.run.nodes)}: {one.speed_up:.2f} times as fast as {name_nodes(first.run.nodes)}, "
-        f"{100 * one.efficiency:.0f} % efficiency"
+        f"{format_count(one.run.nodes, 'node')}: {one.speed_up:.2f} times as fast as "
+        f"{format_count(first.run.nodes, 'node')}, {100 * one.efficiency:.0f} % efficiency"
         for one in rows[1:]
         if one.speed_up is not None and one.efficiency is not None
     ]
@@ -85,49 +82,48 @@ def _list_speeds(report: ScaleReport) -> list[str]:
 def _describe_step(one: MeasuredSize) -> str:
     assert one.facts is not None, "of sizes that were measured alone"
     parts = [
-        f"{PHASES[name]} {describe_ms(seconds)} ms ({100 * seconds / one.facts.step_s:.0f} %)"
+        f"{PHASES[name]} {format_ms(seconds)} ({100 * seconds / one.facts.step_s:.0f} %)"
         for name, seconds in list_phases(one.facts)
         if seconds >= 0.0005 * one.facts.step_s
     ]
-    return (
-        f"a step at {name_nodes(one.run.nodes)} takes {describe_ms(one.facts.step_s)} ms: {', '.join(parts)}"
-    )
+    where = format_count(one.run.nodes, "node")
+    return f"a step at {where} takes {format_ms(one.facts.step_s)}: {', '.join(parts)}"
 
 
 def _list_traffic(report: ScaleReport, one: MeasuredSize) -> list[str]:
     facts, model = one.facts, report.model
     if report.is_assumed or facts is None or not facts.size_bytes or facts.ranks < 2:
         return []
-    buckets = f"{len(facts.bucket_bytes)} bucket" + ("" if len(facts.bucket_bytes) == 1 else "s")
-    found = [f"each step reduces {short_size(facts.size_bytes)} in {buckets}"]
+    buckets = format_count(len(facts.bucket_bytes), "bucket")
+    found = [f"each step reduces {format_size(facts.size_bytes)} in {buckets}"]
     if model is not None and not report.is_loopback and not is_hidden(model.link.bytes_per_s):
         pair = report.slowest_pair
         slowest = (
             f"; the slowest link, from node {pair.source} to node {pair.target}, carried "
-            f"{describe_rate(pair.bytes_per_s)} before the job"
+            f"{format_link(pair.bytes_per_s)} before the job"
             if pair is not None
             else ""
         )
         found.append(
-            f"the link: {describe_rate(model.link.bytes_per_s)} in all-reduces, "
-            f"{1e3 * model.link.latency_s:.2f} ms a message{slowest}"
+            f"the link: {format_link(model.link.bytes_per_s)} in all-reduces, "
+            f"{format_ms(model.link.latency_s)} a message{slowest}"
         )
     if facts.reduce_s:
         hidden = min(facts.overlap_s, facts.reduce_s)
         found.append(
-            f"backward hides {1e3 * hidden:.1f} ms of the {1e3 * facts.reduce_s:.1f} ms that the all-reduce takes"
+            f"backward hides {format_ms(hidden)} of the {format_ms(facts.reduce_s)} that the all-reduce takes"
         )
     return found
 
 
 def _describe_straggler(one: Straggler) -> str:
-    where = f" at {name_nodes(one.nodes)}"
+    where = f" at {format_count(one.nodes, 'node')}"
     if one.kind == stragglers.HANG:
         return f"hang{where}: {one.text}"
     faster = f"this job would be {100 * one.gain:.0f} % faster{where}"
     if one.kind == stragglers.LINK:
         return f"link: without the slow link of node {one.node} {faster}"
-    last = f"the last by {1e3 * one.late_s:.1f} ms in {100 * one.share:.0f} % of steps"
+    last = f"the last by {format_ms(one.late_s)} in {100 * one.share:.0f} % of steps"
     if one.rank is None:
         why = "wait longer for their input" if one.kind == stragglers.INPUT else "compute longer"
         return f"{one.kind}: without node {one.node} {faster}; its ranks {why}, and are {last}"
@@ -150,8 +146,8 @@ def describe_prediction(one: PredictedSize) -> str:
     """Return a prediction with its band; what is too far away is called a guess."""
     word = "a guess" if one.is_guess else "predicted"
     return (
-        f"{word} for {name_nodes(one.nodes)}: {1e3 * one.step_s:.1f} ms a step ({1e3 * one.low_s:.1f} to "
-        f"{1e3 * one.high_s:.1f}), {one.speed_up:.2f} times as fast, {100 * one.efficiency:.0f} % efficiency"
+        f"{word} for {format_count(one.nodes, 'node')}: {format_ms(one.step_s)} a step ({format_ms(one.low_s)} to "
+        f"{format_ms(one.high_s)}), {one.speed_up:.2f} times as fast, {100 * one.efficiency:.0f} % efficiency"
     )
 
 
@@ -160,17 +156,22 @@ def _list_limits(report: ScaleReport, limit: Limit) -> list[str]:
     last = report.reliable[-1].run.nodes
     guess = " (a guess)" if limit.nodes > GUESS_FACTOR * last else ""
     if limit.nodes >= limit.most:
-        return [f"80 % efficiency lasts to {name_nodes(limit.most)} at least, as far as was looked{guess}"]
+        return [
+            f"80 % efficiency lasts to {format_count(limit.most, 'node')} at least, as far as was looked{guess}"
+        ]
     if limit.nodes <= first:
-        ends = f"no size above {name_nodes(first)} reaches 80 % efficiency"
+        ends = f"no size above {format_count(first, 'node')} reaches 80 % efficiency"
         ends += " on this link" if report.knows_link else ""
     else:
-        ends = f"80 % efficiency ends at {name_nodes(limit.nodes)}{guess}"
+        ends = f"80 % efficiency ends at {format_count(limit.nodes, 'node')}{guess}"
     if not report.knows_link:
         return [ends]
     if limit.rate is None:
         return [
             ends,
-            f"no faster link would bring {name_nodes(limit.wanted)} to 80 %: something else is the limit",
+            f"no faster link would bring {format_count(limit.wanted, 'node')} to 80 %: something else is the limit",
         ]
-    return [ends, f"{name_nodes(limit.wanted)} would reach 80 % with a link of {describe_rate(limit.rate)}"]
+    return [
+        ends,
+        f"{format_count(limit.wanted, 'node')} would reach 80 % with a link of {format_link(limit.rate)}",
+    ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 
 from drumline.contract.errors import NotFoundError, Problem, SpecError
+from drumline.contract.words import format_size
 
 _ASSIGNMENT = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)", re.DOTALL)
 _SINGLE = re.compile(r"'([^']*)'(.*)", re.DOTALL)
@@ -31,7 +32,7 @@ def read(path: str) -> dict[str, str]:
         hint = "--env-file FILE, with a NAME=VALUE on each line"
         raise NotFoundError(f"--env-file: {path}: {error.strerror}", hint) from error
     if len(data) > _MOST_BYTES:
-        raise SpecError(f"--env-file: {path} is larger than 1 MiB")
+        raise SpecError(f"--env-file: {path} is larger than {format_size(_MOST_BYTES)}")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import secrets
 from drumline.contract.errors import PlanError, Problem, UsageError
+from drumline.contract.words import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,7 +36,7 @@ def find_text(names: Iterable[str], more: Mapping[str, str] = MappingProxyType({
     wrong += [_describe_odd(name) for name, value in values.items() if "\0" in value]
     text = secrets.to_text({**values, **more})
     if len(text.encode()) > secrets.MOST_BYTES:
-        what = f"{_PATH}: the values have more than {secrets.MOST_BYTES // 1024} KiB"
+        what = f"{_PATH}: the values have more than {format_size(secrets.MOST_BYTES)}"
         hint = "pass the path of a file that the nodes can read, instead of what is in it"
         wrong.append(Problem(what, path=_PATH, hint=hint))
     if wrong:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
 from drumline.contract.steps import DETAIL
+from drumline.contract.words import format_count
 from drumline.control.driver.step_rates import SWITCHES
 from drumline.node.warm.rank_variables import is_rank_variable
 from drumline.plan.environment import UNSET
@@ -99,8 +100,8 @@ def _explain_one(parameters: Sequence[Parameter], job: Any, site: NodeRoom) -> s
     ours = [one.name for one in parameters if one.is_ours and one.name in (PROCS, "threads")]
     if not ours or site.cores is None:
         return "each has one value"
-    cores = f"{site.cores} {'core' if site.cores == 1 else 'cores'}"
-    gpus = f"{site.gpus} {'GPU' if site.gpus == 1 else 'GPUs'} and " if site.gpus and PROCS in ours else ""
+    cores = format_count(site.cores, "core")
+    gpus = f"{format_count(site.gpus, 'GPU')} and " if site.gpus and PROCS in ours else ""
     count = getattr(job.distribution, "process_count_per_instance", None) or 1
     processes = "" if PROCS in ours or count == 1 else f" for {count} processes"
     return f"a node of this job has {gpus}{cores}{processes}"

@@ -9,6 +9,7 @@ from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_count
 from drumline.control.jobs import cancel, listing
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.jobs.waiting import wait_for_end
@@ -53,7 +54,7 @@ def examine_compute(name: str, node_count: int | None, tell: Callable[[str], Non
         return ComputeChecks(doctor.describe(one.to_json({}) for one in doctor.examine_machine()))
     count = choose_count(compute) if node_count is None else node_count
     folder = _submit(compute.name, count)
-    tell(f"job {folder.name} checks {count} node{'' if count == 1 else 's'} of compute {compute.name}")
+    tell(f"job {folder.name} checks {format_count(count, 'node')} of compute {compute.name}")
     try:
         _wait(folder, tell)
     except KeyboardInterrupt:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import EngineError, NotSubmittedError, PlanError, Problem, describe_os_error
 from drumline.contract.messages import find_package
 from drumline.contract.plan import Plan, is_below
+from drumline.contract.words import format_size
 from drumline.engines.kubernetes import frames
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _list_unreachable(plan: Plan, folder: RunFolder) -> list[Problem]:
         if not is_below(value, [folder.path, *mounted]):
             what = f"outputs.{name.removeprefix(_OUTPUT)}: the pods do not have {value}"
             hint = (
-                "a path below one of a volume of the compute; without a path it is brought here, up to 4 MB"
+                "a path below one of a volume of the compute; without a path it is brought here, up to 4 MiB"
             )
             wrong.append(Problem(what, path="outputs", hint=hint))
     return wrong
@@ -94,9 +95,9 @@ def list_warnings(plan: Plan) -> list[str]:
         for name, value in plan.user_env.items()
         if name.startswith(_OUTPUT) and os.path.isabs(value) and not is_below(value, volumes)
     ]
-    most = frames.MOST_RESULTS >> 20
+    most = format_size(frames.MOST_RESULTS)
     return [
-        f"outputs.{name}: each pod brings back up to {most} MB of outputs, and leaves larger files out; "
+        f"outputs.{name}: each pod brings back up to {most} of outputs, and leaves larger files out; "
         "path: below a volume of the compute has no such limit"
         for name in names[:1]
     ]
@@ -270,7 +271,7 @@ def make_bundle(plan: Plan, folder: RunFolder, secrets: str) -> list[dict[str, s
         most = MOST_SECRETS * MOST_BYTES - taken
         job = _pack_job(plan, folder, most)
     except _FullError:
-        what = f"code and local inputs have more than {most >> 20} MB compressed: {_list_sizes(plan, folder)}"
+        what = f"code and local inputs have more than {format_size(most)} compressed: {_list_sizes(plan, folder)}"
         hint = (
             "put large inputs on a volume of the compute (volumes: [{claim: NAME, path: /data}]), and give them a "
             "path below its own; an .amlignore leaves files out of the code"
@@ -297,7 +298,7 @@ def _list_sizes(plan: Plan, folder: RunFolder) -> str:
     if plan.snapshot:
         paths["code"] = os.path.join(folder.root, "snapshots", plan.snapshot)
     sizes = sorted(((_measure(path), name) for name, path in paths.items()), reverse=True)
-    return ", ".join(f"{name} has {size / 1e6:.1f} MB" for size, name in sizes)
+    return ", ".join(f"{name} has {format_size(size)}" for size, name in sizes)
 
 
 def _measure(path: str) -> int:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx2
 
 from drumline.contract.errors import EngineError, NotSubmittedError
+from drumline.contract.words import format_seconds
 from drumline.engines.kubernetes import access
 
 if TYPE_CHECKING:
@@ -323,7 +324,7 @@ class PluginAuth(httpx2.Auth):  # type: ignore[misc]  # it has no types
             said = f"{command}: {error.strerror or error}"
             raise CredentialsError(f"{said}; {hint}" if hint else said) from error
         except subprocess.TimeoutExpired as error:
-            raise CredentialsError(f"{command} gave no answer within {LIMIT_S:.0f} s") from error
+            raise CredentialsError(f"{command} gave no answer within {format_seconds(LIMIT_S)}") from error
         if done.returncode:
             said = shorten(done.stderr) or "it said nothing"
             raise CredentialsError(f"{command} ended with exit code {done.returncode}: {said}")
@@ -439,7 +440,7 @@ class Api:
                     self._client._client.raise_for_status(answer)
                     yield from answer.iter_lines()
             except httpx2.ReadTimeout as error:
-                raise LogQuietError(f"{pod} has said nothing for {QUIET_S:.0f} s") from error
+                raise LogQuietError(f"{pod} has said nothing for {format_seconds(QUIET_S)}") from error
 
     def version(self) -> str:
         """Return the version of the server, such as v1.30.1."""

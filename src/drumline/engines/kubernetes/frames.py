@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.folder import PARTIAL
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -227,8 +228,8 @@ class Sender:
 
     def _take_room(self, size: int) -> None:
         if size > self._left:
-            room = f"{self._left / (1 << 20):.1f} of {self._limit >> 20} MB is left in its pod's log"
-            raise _LeftOutError(f"{size / (1 << 20):.1f} MB, and {room}")
+            room = f"{format_size(self._left)} of {format_size(self._limit)} is left in its pod's log"
+            raise _LeftOutError(f"{format_size(size)}, and {room}")
         self._left -= size
 
 

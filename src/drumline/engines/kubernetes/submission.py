@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError
+from drumline.contract.words import format_seconds
 from drumline.engines.kubernetes import objects, pods
 from drumline.engines.kubernetes.client import ApiRefusedError, ApiSilentError
 from drumline.engines.kubernetes.objects import find_dropped
@@ -180,7 +181,7 @@ class Replacements:
         if promised >= count and is_held:
             return ""
         if waited_s < self._patience_s:
-            return f"Kubernetes makes no other pod yet; Drumline asks for one after {self._patience_s:g} s"
+            return f"Kubernetes makes no other pod yet; Drumline asks for one after {format_seconds(self._patience_s)}"
         # Ever more rarely, as long as nothing comes of it.
         self._missing_since, self._patience_s = None, self._patience_s * 2
         try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import identity
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import base_home, open_text, write_whole
+from drumline.contract.words import format_count, format_size
 
 if TYPE_CHECKING:
     from drumline.contract.mpi import Mpi
@@ -148,22 +149,24 @@ def describe_room(nodes: int, ranks: int, free: int) -> tuple[str, str]:
 
     >>> describe_room(1000, 1000, 8 << 30)[0]
     '1,000 nodes with 1,000 ranks need 11.7 GiB of memory before any of them imports a package, and this machine has \
-8.0 GiB left'
+8 GiB left'
     >>> describe_room(1000, 1000, 20 << 30)[1]
-    'memory: 1,000 ranks share the 20.0 GiB that this machine has left; with PyTorch they may need 160.2 GiB'
+    'memory: 1,000 ranks share the 20 GiB that this machine has left; with PyTorch they may need 160 GiB'
     >>> describe_room(100, 100, 20 << 30)
     ('', '')
     """
-    counted = f"{nodes:,} node{'s' if nodes != 1 else ''} with {ranks:,} ranks"
+    counted = f"{format_count(nodes, 'node')} with {format_count(ranks, 'rank')}"
     least, typical = (nodes * _NODE_BYTES + ranks * each for each in (_RANK_BYTES, _TYPICAL_BYTES))
-    left = f"{free / (1 << 30):.1f} GiB"
     if free <= 0 or typical <= free:
         return "", ""
     if least > free:
-        needed = f"need {least / (1 << 30):.1f} GiB of memory before any of them imports a package"
-        return f"{counted} {needed}, and this machine has {left} left", ""
-    needed = f"with PyTorch they may need {typical / (1 << 30):.1f} GiB"
-    return "", f"memory: {ranks:,} ranks share the {left} that this machine has left; {needed}"
+        needed = f"need {format_size(least)} of memory before any of them imports a package"
+        return f"{counted} {needed}, and this machine has {format_size(free)} left", ""
+    needed = f"with PyTorch they may need {format_size(typical)}"
+    return (
+        "",
+        f"memory: {format_count(ranks, 'rank')} share the {format_size(free)} that this machine has left; {needed}",
+    )
 
 
 def _find_free() -> int:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError, NotSubmittedError
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_seconds
 from drumline.linux import kernel
 from drumline.linux.notebook_environment import restore_environment
 
@@ -249,7 +250,7 @@ class Slurm:
                 preexec_fn=kernel.find_core_undoing(),
             )
         except subprocess.TimeoutExpired as expired:
-            raise SilentError(f"{program} has not answered for {timeout_s:.0f} s") from expired
+            raise SilentError(f"{program} has not answered for {format_seconds(timeout_s)}") from expired
         except OSError as error:
             raise SilentError(f"{program} could not be started: {error.strerror or error}") from error
         finally:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, Problem
 from drumline.contract.sbatch import OURS, USERS
+from drumline.contract.words import format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -236,8 +237,9 @@ def check(plan: Plan) -> list[str]:
     limit_s = _seconds(_own(plan).get("time") or _time_limit(plan))
     if limit_s is not None and limit_s <= warning_s(plan):
         warnings.append(
-            f"Slurm's time limit is {limit_s:.0f} s; ranks are told to save {warning_s(plan):.0f} s before it (30 s and"
-            " the grace period), for which there is no time: Slurm ends them when it comes"
+            f"Slurm's time limit is {format_seconds(limit_s)}; ranks are told to save "
+            f"{format_seconds(warning_s(plan))} before it (30 s and the grace period), for which there is no time: "
+            "Slurm ends them when it comes"
         )
     if asked.job_tier == "spot" and not compute.get("spot_partition") and not compute.get("spot_qos"):
         warnings.append(

@@ -13,6 +13,7 @@ import signal
 import socket
 from typing import TYPE_CHECKING
 
+from drumline.contract.words import format_size
 from drumline.linux import kernel
 
 if TYPE_CHECKING:
@@ -141,8 +142,12 @@ def _describe_longest(argv: Sequence[str], env: Mapping[str, str]) -> str:
     sizes["the command"] = max(len(os.fsencode(word)) + 1 for word in argv)
     longest = max(sizes, key=lambda name: sizes[name])
     if sizes[longest] > _MOST_STRING:
-        return f": {longest} has {sizes[longest] >> 10} KiB, the most for one is {_MOST_STRING >> 10} KiB"
-    return f": variables and command have {sum(sizes.values()) >> 10} KiB together; the longest is {longest}"
+        return (
+            f": {longest} has {format_size(sizes[longest])}, the most for one is {format_size(_MOST_STRING)}"
+        )
+    return (
+        f": variables and command have {format_size(sum(sizes.values()))} together; the longest is {longest}"
+    )
 
 
 def _describe_interpreter(path: str) -> str:

@@ -16,7 +16,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.patterns import compile_late
+from drumline.contract.record import compile_late
 from drumline.node import hook_folder
 from drumline.node.containers import command_line
 

@@ -22,6 +22,7 @@ from typing import Any
 
 sys.path.append(os.path.abspath(os.path.join(__file__, "../../../..")))
 
+from drumline.contract.words import format_size
 from drumline.linux import descendants, kernel, process_usage
 from drumline.node.containers import command_line, rank_containers
 
@@ -71,8 +72,8 @@ class ContainedRank:
     def run(self) -> int:
         """Run the program in its container until it has ended; return its exit code. Raises OSError, ValueError."""
         if command_line.has_private_memory(self._told, self._facts):
-            wanted, there = (size >> 20 for size in (self._told["shm_bytes"], self._facts.shared_bytes))
-            text = f"shm_size: {wanted} MiB are more than the {there} MiB of this machine, which its processes share"
+            wanted, there = map(format_size, (self._told["shm_bytes"], self._facts.shared_bytes))
+            text = f"shm_size: {wanted} is more than the {there} of this machine, which its processes share"
             print(f"{text}; each rank has its own instead", file=sys.stderr)
         record = self._record()
         try:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Optional, cast
 
 from drumline.contract.evidence import ExitEvidence
 from drumline.contract.folder import read_plain
-from drumline.contract.patterns import compile_late
+from drumline.contract.record import compile_late
+from drumline.contract.words import format_size
 from drumline.node.diagnostics import tracebacks
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ MAX_LINE = 300
 _MAX_LINE_NUMBER = 10**9
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, not written to
-_CONTAINERS_SHARED_MB = 64
+_CONTAINERS_SHARED_BYTES = 64 << 20
 """Of shared memory, the default of Docker and Podman; machines have half of their memory."""
 
 RAISED_FOR_ANOTHER = (
@@ -553,13 +554,13 @@ def find_own_frame(stack: str, cwd: str) -> Optional[CodePlace]:
 
 
 def describe_shared_memory(*, full_only: bool = False) -> str:
-    """Return ``/dev/shm has 0 of 64 MB free``, with what to do in a container; empty where there is none."""
+    """Return ``/dev/shm has 0 B of 64 MiB free``, with what to do in a container; empty where there is none."""
     try:
         found = os.statvfs(_SHARED_MEMORY)
     except OSError:
         return ""
-    free, size = (blocks * found.f_frsize >> 20 for blocks in (found.f_bavail, found.f_blocks))
+    free, size = (blocks * found.f_frsize for blocks in (found.f_bavail, found.f_blocks))
     if full_only and (free or not size):
         return ""
-    hint = "; start the container with more: --shm-size=2g" if size == _CONTAINERS_SHARED_MB else ""
-    return f"{_SHARED_MEMORY} has {free} of {size} MB free{hint}"
+    hint = "; start the container with more: --shm-size=2g" if size == _CONTAINERS_SHARED_BYTES else ""
+    return f"{_SHARED_MEMORY} has {format_size(free)} of {format_size(size)} free{hint}"

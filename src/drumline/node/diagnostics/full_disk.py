@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from drumline.contract.patterns import compile_late
+from drumline.contract.record import compile_late
+from drumline.contract.words import format_size
 from drumline.node.diagnostics import failures
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _FULL_BYTES = 1 << 20
 
 def describe_full_disk(ones: Iterable[NotedException], cwd: str) -> str:
     """
-    Return ``the disk of /ckpt has 0 of 512 MB free``; empty where the failures are others.
+    Return ``the disk of /ckpt has 0 B of 512 MiB free``; empty where the failures are others.
 
     The file is what PyTorch was saving to, else it may have been anything in the job's folder.
     """
@@ -47,7 +48,7 @@ def _describe_one(failure: NotedException, cwd: str) -> str:
     except (OSError, ValueError):
         free = size = 0
     if size and free < _FULL_BYTES:
-        return f"the disk of {failures.make_printable(folder, 300)} has {free >> 20} of {size >> 20} MB free"
+        return f"the disk of {failures.make_printable(folder, 300)} has {format_size(free)} of {format_size(size)} free"
     # An error of a write names no file, and what was in shared memory may be gone by now.
     is_of_shared = any(_SHARED_MEMORY_NAMES.search(message) for message in said)
     return failures.describe_shared_memory(full_only=not is_of_shared)

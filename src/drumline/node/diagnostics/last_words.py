@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from drumline.contract.patterns import compile_late
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import NamedTuple, compile_late
+from drumline.contract.words import format_seconds
 from drumline.node.diagnostics import failures, tracebacks
 from drumline.node.diagnostics.failures import MAX_LINE, make_printable
 
@@ -250,7 +250,7 @@ def _describe_report(match: re.Match[str], text: str, cwd: str) -> EndReport:
     if "seconds" in parts:
         seconds = int(parts["hours"]) * 3600 + int(parts["minutes"]) * 60 + float(parts["seconds"])
         place = failures.find_own_frame(text[match.end() :], cwd)
-        return EndReport(f"its own faulthandler gave up after {seconds:g} s", place)
+        return EndReport(f"its own faulthandler gave up after {format_seconds(seconds)}", place)
     said = parts.get("what") or parts.get("old") or ""
     if parts.get("type"):
         said = f"{parts['type']}: {said}" if said else parts["type"]

@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from drumline.contract.patterns import compile_late
+from drumline.contract.record import compile_late
 
 if TYPE_CHECKING:
     from collections.abc import Collection

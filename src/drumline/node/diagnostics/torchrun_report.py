@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from drumline.contract.patterns import compile_late
+from drumline.contract.record import compile_late
 
 if TYPE_CHECKING:
     from drumline.contract.evidence import ReportedProcess

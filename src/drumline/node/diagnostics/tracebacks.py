@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from drumline.contract.patterns import compile_late
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import NamedTuple, compile_late
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import address_of, late, text_of
+from drumline.contract.words import format_count
 from drumline.plan.layout import Layout, Process, Request
 from drumline.plan.request import MOST_PROCESSES, MOST_RANKS
 
@@ -66,13 +67,13 @@ def _warnings(workers: int, servers: int, nodes: int) -> list[str]:
     said = []
     if workers != nodes:
         said.append(
-            f"distribution.worker_count is {workers} on {nodes} {'node' if nodes == 1 else 'nodes'}: "
+            f"distribution.worker_count is {workers} on {format_count(nodes, 'node')}: "
             "several workers share a node, where Azure ML expects one each"
         )
     if servers > workers:
         said.append(
-            f"distribution.parameter_server_count is {servers} for {workers} "
-            f"{'worker' if workers == 1 else 'workers'}: servers add no node, so more of them than workers seldom help"
+            f"distribution.parameter_server_count is {servers} for "
+            f"{format_count(workers, 'worker')}: servers add no node, so more of them than workers seldom help"
         )
     return said
 

@@ -15,6 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -105,7 +106,7 @@ def verdict(
         }
         why = decide(policy, goal, there, trial, over)
         if why:
-            return f"{why} after {interval} {'report' if interval == 1 else 'reports'}"
+            return f"{why} after {format_count(interval, 'report')}"
     return ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
+from drumline.contract.words import format_count
 from drumline.plan.search.halving import MINIMIZE, list_rivals
 from drumline.plan.search.tuning import list_measures
 
@@ -33,7 +34,7 @@ def describe_setting(params: Mapping[str, Any]) -> str:
 def describe_counts(tuning: Tuning, steps: Collection[StepOutcome]) -> str:
     """Return how many settings were measured, in how many runs, and how many failed."""
     failed = _list_failed(steps)
-    runs = f"{len(steps)} {'run' if len(steps) == 1 else 'runs'}"
+    runs = format_count(len(steps), "run")
     said = f"{len(_list_measured(steps))} of {len(tuning.settings)} settings measured in {runs}"
     return f"{said}, {len(failed)} failed" if failed else said
 

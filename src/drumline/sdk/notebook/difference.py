@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.status import COMPLETED
+from drumline.contract.words import format_count, format_number
 from drumline.control.comparing.jobs import SECTIONS
 from drumline.sdk.notebook import look
 from drumline.sdk.notebook.markup import Markup, join, shorten, tag
@@ -103,9 +104,7 @@ def _line(text: str) -> Markup:
 
 
 def _numbers(key: str, listed: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Markup:
-    rows = [
-        (shorten(one[key], 60), *(look.format_number(one[column]) for column in columns)) for one in listed
-    ]
+    rows = [(shorten(one[key], 60), *(format_number(one[column]) for column in columns)) for one in listed]
     heads = [(key, False), *(("b - a" if column == "difference" else column, True) for column in columns)]
     return look.table(heads, rows[:_MOST_ROWS])
 
@@ -113,4 +112,4 @@ def _numbers(key: str, listed: Iterable[Mapping[str, Any]], columns: Sequence[st
 def _more(count: int, word: str) -> Markup:
     if count <= 0:
         return Markup("")
-    return look.quiet(f"and {count} more {word}{'' if count == 1 else 's'}")
+    return look.quiet(f"and {format_count(count, f'more {word}')}")

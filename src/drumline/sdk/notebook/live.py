@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from drumline.contract import events
 from drumline.contract.outcome import fold
+from drumline.contract.words import format_size
 from drumline.control.logs import stream
-from drumline.control.logs.progress import size
 from drumline.control.observing import description
 from drumline.control.observing.metrics import MetricsReader
 from drumline.sdk.notebook.page import render_job
@@ -46,7 +46,7 @@ def describe_preparation(outcome: Outcome) -> str:
     if outcome.started is not None or outcome.is_final:
         return ""
     parts = [
-        f"{name}: {size(one.done_bytes)} of {size(one.total_bytes)}"
+        f"{name}: {format_size(one.done_bytes)} of {format_size(one.total_bytes)}"
         for name, one in sorted(outcome.transfers.items())
         if isinstance(one, events.TransferProgress)
     ]

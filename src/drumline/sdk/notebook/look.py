@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumline.contract import status
-from drumline.control.figures import short_number
 from drumline.sdk.notebook.markup import Markup, tag
 
 if TYPE_CHECKING:
@@ -98,16 +97,6 @@ def table(heads: Sequence[tuple[str, bool]], rows: Sequence[Sequence[object]]) -
 def _cell(side: str) -> str:
     space = "padding:.15em .8em .15em 0;white-space:nowrap;vertical-align:middle"
     return f"text-align:{side};{space};border:0;border-bottom:{_LINE};"
-
-
-def format_number(value: float | str | None) -> str:
-    """
-    Return a number with three digits; text as it is.
-
-    >>> format_number(0.12345), format_number("NaN"), format_number(3), format_number(None)
-    ('0.123', 'NaN', '3', '-')
-    """
-    return value if isinstance(value, str) else short_number(value)
 
 
 def next_step(text: str) -> Markup:

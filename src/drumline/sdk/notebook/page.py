@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
-from drumline.control.figures import short_duration
+from drumline.contract.words import format_count, format_duration, format_number
 from drumline.control.observing.metrics import draw_course
 from drumline.sdk.notebook import look
 from drumline.sdk.notebook.markup import Markup, join, shorten, tag
@@ -55,7 +55,7 @@ def render_job(
 def _head(described: Mapping[str, Any]) -> Markup:
     name = str(described["name"])
     shown = str(described.get("display_name") or name)
-    facts = [describe_size(described), short_duration(run_seconds(described))]
+    facts = [describe_size(described), format_duration(run_seconds(described))]
     facts += [f"on {described['compute']}"] if described.get("compute") else []
     facts += [f"attempt {described['attempt']}"] if described.get("attempt") else []
     return join(
@@ -81,7 +81,7 @@ def describe_size(described: Mapping[str, Any]) -> str:
     for key, word in (("trials", "trial"), ("steps", "step")):
         if described["type"] in ("sweep", "pipeline") and key in described:
             count = len(described[key] or ())
-            return f"{count} {word}{'' if count == 1 else 's'}"
+            return format_count(count, word)
     ranks = described.get("ranks") or ()
     if ranks:
         nodes = len({rank["node"] for rank in ranks})
@@ -89,7 +89,7 @@ def describe_size(described: Mapping[str, Any]) -> str:
     else:
         nodes = _count(described.get("resources"), "instance_count")
         each = _count(described.get("distribution"), "process_count_per_instance")
-    return f"{nodes} node{'' if nodes == 1 else 's'} x {each}"
+    return f"{format_count(nodes, 'node')} x {each}"
 
 
 def _count(part: object, name: str) -> int:
@@ -166,10 +166,10 @@ def _metrics(series: Sequence[Series]) -> Markup:
             (
                 shorten(name, 60),
                 draw_course(one, _COURSE_WIDTH, in_blocks=True),
-                look.format_number(last.value if last else None),
+                format_number(last.value if last else None),
                 last.step if last else "-",
-                look.format_number(figures.lowest),
-                look.format_number(figures.highest),
+                format_number(figures.lowest),
+                format_number(figures.highest),
             )
         )
     heads = [("metric", False), ("", False), ("last", True), ("step", True), ("min", True), ("max", True)]
@@ -193,7 +193,7 @@ def _trials(described: Mapping[str, Any]) -> Markup:
     for trial in trials[:_MOST_TRIALS]:
         params = trial.get("params") or {}
         is_best = trial.get("rank") == 1
-        metric = look.format_number(trial.get("metric"))
+        metric = format_number(trial.get("metric"))
         state = "Stopped early" if trial.get("stopped_early") else str(trial.get("status") or "")
         rows.append(
             (
@@ -216,7 +216,7 @@ def _trials(described: Mapping[str, Any]) -> Markup:
 
 def _parameter(params: Mapping[str, Any], name: str) -> str:
     value = params.get(name)
-    return look.format_number(value) if value is None or isinstance(value, float) else str(value)
+    return format_number(value) if value is None or isinstance(value, float) else str(value)
 
 
 def _steps(steps: Sequence[Mapping[str, Any]]) -> Markup:
@@ -257,11 +257,11 @@ def render_jobs(jobs: Sequence[JobOverview], total: int) -> Markup:
     rows = [
         (
             tag("strong", shorten(job.name, 60)),
-            short_duration(None if job.created is None else now - job.created),
-            short_duration(None if job.started is None else (job.ended or now) - job.started),
+            format_duration(None if job.created is None else now - job.created),
+            format_duration(None if job.started is None else (job.ended or now) - job.started),
             shorten(job.size, 20),
             shorten(job.compute, 30),
-            shorten(f"{job.metric[0]} {look.format_number(job.metric[1])}", 40) if job.metric else "-",
+            shorten(f"{job.metric[0]} {format_number(job.metric[1])}", 40) if job.metric else "-",
             look.badge(job.status),
             shorten(job.reason, 80),
         )

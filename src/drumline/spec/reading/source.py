@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 
 from drumline.contract.errors import Problem, SpecError
+from drumline.contract.words import format_size
 from drumline.spec.reading.scalars import CORE_TAGS, MERGE, construct, implicit_tag, surprise
 from drumline.spec.reading.tree import Mapping, Node, Scalar, Sequence, Source
 
@@ -79,7 +80,7 @@ def _refusal(source: Source, line: int, column: int, what: str, hint: str = "") 
 
 def _decode(data: bytes | str, name: str) -> str:
     if len(data) > MAX_BYTES:
-        raise SpecError([Problem(f"the file is larger than {MAX_BYTES >> 20} MB", file=name)])
+        raise SpecError([Problem(f"the file is larger than {format_size(MAX_BYTES)}", file=name)])
     if isinstance(data, bytes):
         encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
         try:

@@ -8,9 +8,9 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from drumline.contract import words
 from drumline.contract.folder import write_whole
 from drumline.contract.record import NamedTuple
-from drumline.staging import sizes
 from drumline.staging.cache import leases, locks, trees
 from drumline.staging.cache.folder import is_digest, list_names, read_json
 
@@ -56,7 +56,7 @@ def read_limit(cache: Cache) -> tuple[int, str]:
     """Return the limit in bytes, and its origin: the variable's name, ``settings``, ``default``. Raises UsageError."""
     given = os.environ.get(LIMIT)
     if given:
-        return sizes.parse_size(given, LIMIT), LIMIT
+        return words.parse_size(given, LIMIT), LIMIT
     kept = (read_json(cache.settings) or {}).get("limit")
     if isinstance(kept, int) and kept >= 0:
         return kept, "settings"
@@ -140,7 +140,7 @@ def make_room(cache: Cache, needed: int) -> str:
     if removal.left + needed <= most:
         return ""
     return (
-        f"the cache grows to {sizes.format_size(removal.left + needed)}, and its limit is {sizes.format_size(most)}: "
+        f"the cache grows to {words.format_size(removal.left + needed)}, and its limit is {words.format_size(most)}: "
         "what running jobs use is kept"
     )
 

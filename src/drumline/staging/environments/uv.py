@@ -15,6 +15,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.folder import write_whole
+from drumline.contract.words import format_count
 from drumline.staging.environments.folder import LOCK_FILE, make_build_folder
 from drumline.staging.environments.tool import BuildError, Tool, ToolError, find_program, hide_secrets
 
@@ -42,7 +43,7 @@ def make(build: Build, tool: Tool) -> None:
     """Build the environment. Raises BuildError."""
     uv = find_uv()
     count = len(_packages(build.recipe["requirements"]))
-    what = f"{count} package{'' if count == 1 else 's'}" if count else "no packages"
+    what = format_count(count, "package") if count else "no packages"
     by = "uv" if uv else "venv and pip, because there is no uv (pip install uv), which is quicker"
     tool.say(f"a virtual environment of {what}, by {by}")
     folder = make_build_folder(build.prefix)

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import PlanError
+from drumline.contract.words import format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +90,7 @@ def _limit_time(path: str, is_ignored: Callable[[str], bool]) -> Callable[[str],
         count += 1
         spent_s += time.thread_time() - before
         if spent_s > _MOST_S + count * _MOST_S_A_PATH:
-            what = f"{path}: its patterns took {spent_s:.0f} s for {count} paths"
+            what = f"{path}: its patterns took {format_seconds(spent_s)} for {count} paths"
             raise PlanError(what, "use fewer patterns, with fewer stars")
         return answer
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import base_home, home_of, private_folder, write_whole
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_size
 from drumline.staging.file_stamps import ChangedError, stamp_of
 from drumline.staging.snapshot.ignore_rules import read_ignore_rules
 
@@ -329,14 +330,14 @@ class _CodeWalk:
             self._skipped.append(f"{relative}: not code")
             return
         if limits.file_bytes and facts.st_size > limits.file_bytes:
-            self._skipped.append(f"{relative}: larger than {limits.file_bytes:,} bytes")
+            self._skipped.append(f"{relative}: larger than {format_size(limits.file_bytes)}")
             return
         if limits.changed_before and facts.st_mtime > limits.changed_before:
             self._skipped.append(f"{relative}: changed since")
             return
         self._size_bytes += facts.st_size
         if limits.size_bytes and self._size_bytes > limits.size_bytes:
-            raise PlanError(f"the code in {self._root} has more than {limits.size_bytes:,} bytes", _HINT)
+            raise PlanError(f"the code in {self._root} has more than {format_size(limits.size_bytes)}", _HINT)
         self._files.append(_make_code_file(relative, path, facts))
 
 

@@ -165,9 +165,11 @@ class ObjectStore:
         before = len(into)
         for piece in answer.stream(min_chunk_size=_PIECE_BYTES):
             into += memoryview(piece)
-        if len(into) - before != end - start:
-            what = f"{self._show(found.path)}: the service sent {len(into) - before} bytes instead of {end - start}"
-            raise NodeError(what)
+        sent = len(into) - before
+        if sent != end - start:
+            raise NodeError(
+                f"{self._show(found.path)}: the service sent {sent} bytes instead of {end - start}"
+            )
 
     def digest(self, found: Object) -> tuple[str, str] | None:
         from drumline.staging.stores.connection import read_digest

@@ -10,8 +10,8 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
+from drumline.contract import words
 from drumline.contract.errors import NO_ROOM, NodeError
-from drumline.staging import sizes
 from drumline.staging.cache import pruning
 from drumline.staging.file_copy import write_at
 from drumline.staging.stores.base import CHUNK_BYTES
@@ -151,7 +151,7 @@ class Download:
 
 
 def disk_full_error(cache: Cache, uri: str) -> NodeError:
-    left = sizes.format_size(pruning.free_bytes(cache))
+    left = words.format_size(pruning.free_bytes(cache))
     return NodeError(
         f"{uri}: the disk of the cache is full ({cache.path}, {left} left)",
         "drumline cache prune makes room, DRUMLINE_CACHE names a folder on another disk",

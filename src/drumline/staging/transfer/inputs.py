@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import NodeError
 from drumline.contract.hiding import hide_secrets
 from drumline.contract.uris import HTTP, S3
-from drumline.staging import messages, sizes
+from drumline.contract.words import format_size
+from drumline.staging import messages
 from drumline.staging.cache import pruning, trees
 from drumline.staging.cache.folder import Cache, CachedSource, is_safe, key_of
 from drumline.staging.cache.leases import CacheLease
@@ -190,7 +191,7 @@ class _InputFetch:
         left = pruning.free_bytes(self._cache)
         if needed > left:
             error = disk_full_error(self._cache, self._shown)
-            raise NodeError(f"{error.message}: {sizes.format_size(needed)} still to download", error.hint)
+            raise NodeError(f"{error.message}: {format_size(needed)} still to download", error.hint)
         if warning:
             messages.log_warning(warning)
 

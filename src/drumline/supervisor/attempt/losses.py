@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
+from drumline.contract.words import format_seconds
 from drumline.supervisor.attempt.connections import SEND_TIMEOUT_S
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
@@ -93,7 +94,9 @@ class AgentLosses:
         """Record one agent that is late, so that the job has a reason while it starts."""
         if self._missing and self._late is None and time.monotonic() >= self._late_from:
             self._late = min(self._missing)
-            self._record(e.AgentSilent(wall_time(), self._late, f"has not started within {_LATE_S:.0f} s"))
+            self._record(
+                e.AgentSilent(wall_time(), self._late, f"has not started within {format_seconds(_LATE_S)}")
+            )
 
     def _lose_failed(self) -> None:
         for node, reason in self._agents.find_failed().items():
@@ -124,6 +127,6 @@ class AgentLosses:
         for node, reason in self._connections.take_refused():
             self.lose(node, reason)
         for node in self._connections.take_stuck():
-            self.lose(node, f"took in nothing for {SEND_TIMEOUT_S:g} s")
+            self.lose(node, f"took in nothing for {format_seconds(SEND_TIMEOUT_S)}")
         for node, reason in self._agents.find_cut_off().items():
             self.lose(node, reason)

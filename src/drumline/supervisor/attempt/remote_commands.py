@@ -7,8 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from drumline.contract import messages as m
-from drumline.contract.patterns import compile_late
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import NamedTuple, compile_late
 from drumline.node.launcher import launcher_log
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.deciding import policy as p

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
+from drumline.contract.words import format_seconds
 from drumline.supervisor.clocks import wall_time
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class AgentSilences:
             silent_s = now - since
             if asked > since and silent_s >= SILENT_S and node not in self._told:
                 self._told.add(node)
-                reason = f"has not answered for {silent_s:.0f} s: {STOPPED}"
+                reason = f"has not answered for {format_seconds(silent_s)}: {STOPPED}"
                 self._record(e.AgentSilent(wall_time(), node, reason))
 
     def is_silent(self, node: int) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from drumline.contract import status
 from drumline.contract.events import RankExited
+from drumline.contract.words import format_seconds, name_several
 from drumline.supervisor.deciding.cause_search import CauseSearch
 from drumline.supervisor.deciding.happenings import (
     BROKEN_DELAY_S,
@@ -472,13 +473,13 @@ class Policy:
             return []
         missing = sorted(self._expected - self._answered)
         what = ", ".join(f"node {node}" for node in missing)
-        reason = f"{what} did not answer within {self._join_timeout_s:.0f} s"
+        reason = f"{what} did not answer within {format_seconds(self._join_timeout_s)}"
         return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=missing[0]))
 
     def _expire_limit(self) -> list[Instruction]:
         if not self._is_running or self._end is not None:
             return []
-        reason = f"it ran into its time limit of {self._limit_s:g} s"
+        reason = f"it ran into its time limit of {format_seconds(self._limit_s)}"
         if self._hang:
             reason += f"; it hung: {self._hang}"
         self._end = Finish(status.CANCELED, TIMEOUT_CODE, reason)
@@ -509,7 +510,7 @@ class Policy:
         if self._phase != "starting":
             return []
         labels = ", ".join(map(self._ranks.label_of, self._ranks.list_late()))
-        reason = f"{self._launcher} did not start rank {labels} within {LAUNCHER_TIMEOUT_S:.0f} s"
+        reason = f"{self._launcher} did not start rank {labels} within {format_seconds(LAUNCHER_TIMEOUT_S)}"
         return self._fail(Finish(status.FAILED, 1, reason, node=0))
 
     def _expire_start(self) -> list[Instruction]:
@@ -519,9 +520,9 @@ class Policy:
             return [SetTimer("start", START_TIMEOUT_S)]
         late = self._ranks.list_late()
         nodes = sorted({self._ranks.node_of(rank) for rank in late})
-        who = exit_messages.list_ranks([self._ranks.label_of(rank) for rank in late])
+        who = name_several("rank", [self._ranks.label_of(rank) for rank in late])
         where = ", ".join(f"node {node}" for node in nodes)
-        reason = f"{where} did not start {who} within {START_TIMEOUT_S:.0f} s"
+        reason = f"{where} did not start {who} within {format_seconds(START_TIMEOUT_S)}"
         return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=nodes[0]))
 
     def _expire_launcher_end(self) -> list[Instruction]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from drumline.contract.patterns import compile_late
+from drumline.contract.record import compile_late
 from drumline.supervisor.explaining import lost_peer
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import re
 import signal
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.patterns import compile_late
+from drumline.contract.record import compile_late
+from drumline.contract.words import format_size
 from drumline.node.diagnostics.failures import shorten
 
 if TYPE_CHECKING:
@@ -212,26 +213,6 @@ def list_survivors(processes: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(said)
 
 
-def list_ranks(labels: Sequence[str]) -> str:
-    """
-    List ranks as ``rank 5`` or ``ranks 0-2 and 5``; those that have names come with them.
-
-    >>> list_ranks(["0", "1", "2", "5", "ps0"])
-    'ranks 0-2, 5 and ps0'
-    """
-    numbers = sorted(int(label) for label in labels if label.isdigit())
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    said = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
-    said += [label for label in labels if not label.isdigit()]
-    listed = " and ".join((", ".join(said[:-1]), said[-1])) if len(said) > 1 else said[0]
-    return f"{'rank' if len(labels) == 1 else 'ranks'} {listed}"
-
-
 def describe_completion(awaited: Sequence[str], stopped: Sequence[str]) -> str:
     """
     Describe which ranks ended by themselves and which were then ended by us, which is no failure; both by label.
@@ -281,7 +262,7 @@ def describe_signal(number: int, evidence: RecordedEvidence | None = None) -> st
         return f"signal {number}"
     meaning = _MEANINGS.get(name, "")
     if name == "SIGKILL" and evidence.get("memory_ran_out"):
-        peak = f" at {_format_size(evidence['peak_bytes'])}" if evidence.get("peak_bytes") else ""
+        peak = f" at {format_size(evidence['peak_bytes'])}" if evidence.get("peak_bytes") else ""
         meaning = f"the kernel killed it{peak}, for memory had run out"
     if name == "SIGABRT" and evidence.get("gave_up"):
         meaning = str(evidence["gave_up"])
@@ -292,10 +273,6 @@ def describe_signal(number: int, evidence: RecordedEvidence | None = None) -> st
     return f"signal {number} ({name}{': ' if meaning else ''}{meaning})" + (
         format_place(crash) if crash else ""
     )
-
-
-def _format_size(count: int) -> str:
-    return f"{count / (1 << 30):.1f} GB" if count >= 1 << 30 else f"{count / (1 << 20):.0f} MB"
 
 
 def describe_program_end(what: str, how: CommandEnded | LauncherExited) -> str:

@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from drumline.contract.patterns import compile_late
+from drumline.contract.record import compile_late
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

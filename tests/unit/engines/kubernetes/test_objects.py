@@ -252,7 +252,7 @@ def test_an_output_that_comes_through_a_log_is_warned_of():
     own = {"AZURE_ML_OUTPUT_model": "/home/ann/jobs/calm_drum/named-outputs/model"}
     (warning,) = bundle.list_warnings(job()._replace(user_env=own))
     assert warning.startswith(
-        "outputs.model: each pod brings back up to 4 MB of outputs, and leaves larger files out"
+        "outputs.model: each pod brings back up to 4 MiB of outputs, and leaves larger files out"
     )
     held = job({"volumes": [{"claim": "x", "path": "/data"}]})
     assert bundle.list_warnings(held._replace(user_env={"AZURE_ML_OUTPUT_model": "/data/model"})) == []

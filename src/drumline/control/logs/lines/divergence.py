@@ -6,6 +6,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.words import format_seconds
 from drumline.control.logs.lines import rank_files
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def find_divergence(name: str, rank: int, attempt: int | None = None) -> dict[st
             )
     if time.monotonic() > deadline:
         return _tell(
-            f"rank {label} says what others say, as far as could be looked in {LIMIT_S:g} s", None, None
+            f"rank {label} says what others say, as far as could be looked in {format_seconds(LIMIT_S)}",
+            None,
+            None,
         )
     return _tell_of_end(merged, own, peers)
 

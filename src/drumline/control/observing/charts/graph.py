@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
+from drumline.contract.words import format_count
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.recovery import recover
 from drumline.control.observing import page
@@ -101,7 +102,5 @@ def _summarize(told: Mapping[str, Any], trials: list[dict[str, Any]], best: Mapp
         counts[trial["status"]] = counts.get(trial["status"], 0) + 1
     most = f" of at most {told['trials_most']}" if told["trials_most"] else ""
     listed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
-    sentence = (
-        f"{len(trials)} trial{'s' if len(trials) != 1 else ''}{most}: {listed}" if trials else "no trial yet"
-    )
+    sentence = f"{format_count(len(trials), 'trial')}{most}: {listed}" if trials else "no trial yet"
     return sentence if best is None else f"{sentence}; the best has {told['metric']} {best['metric']:.6g}"

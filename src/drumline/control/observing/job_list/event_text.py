@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.contract.drills import name_drill
-from drumline.control.figures import short_duration, short_size
+from drumline.contract.words import format_duration, format_size
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ def _end_of_rank(event: e.RankExited) -> str:
 
 
 def _transfer(event: e.Transferred) -> str:
-    took = f" in {short_duration(event.seconds)}" if event.seconds else ""
+    took = f" in {format_duration(event.seconds)}" if event.seconds else ""
     note = f" ({event.note})" if event.note else ""
-    return f"{event.name}: {short_size(event.size_bytes)}{took}{note}"
+    return f"{event.name}: {format_size(event.size_bytes)}{took}{note}"
 
 
 def _service(event: e.ServiceStarted) -> str:
@@ -93,7 +93,7 @@ def _checks(event: e.PreflightEnded) -> str:
     found = event.detail.get("findings")
     count = len(found) if isinstance(found, list) else 0
     told = {0: "nothing found", 1: "1 finding"}.get(count, f"{count} findings")
-    return f"nodes checked in {short_duration(event.seconds)}: {told}"
+    return f"nodes checked in {format_duration(event.seconds)}: {told}"
 
 
 def _and(what: str, reason: str) -> str:
@@ -104,7 +104,7 @@ _TEXTS: dict[type[e.Event], Callable[[Any], str]] = {
     e.JobSubmitted: lambda event: f"submitted by {event.user}",
     e.JobWaiting: lambda event: _and("waits", event.reason),
     e.JobPreparing: lambda event: "code and inputs are being put in place",
-    e.TransferProgress: lambda event: f"{event.name}: {short_size(event.done_bytes)} so far",
+    e.TransferProgress: lambda event: f"{event.name}: {format_size(event.done_bytes)} so far",
     e.Transferred: _transfer,
     e.EnvironmentBuilding: lambda event: _and("the environment is being built", event.what),
     e.EnvironmentReady: lambda event: "the environment is ready" + (" (reused)" if event.reused else ""),

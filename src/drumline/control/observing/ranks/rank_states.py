@@ -11,6 +11,7 @@ from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_count
 from drumline.control import terminal
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.jobs.outcome import read_outcome
@@ -222,8 +223,7 @@ def _summarize(shown: Attempt, states: Mapping[int, str], nodes: int) -> str:
         return shown.outcome.hang
     counts = {state: list(states.values()).count(state) for state in _ORDER}
     said = [f"{count} {_STATE_WORDS.get(state, state)}" for state, count in counts.items() if count]
-    ranks = f"{len(states)} rank{'s' if len(states) != 1 else ''}"
-    return f"{ranks} on {nodes} node{'s' if nodes != 1 else ''}: {', '.join(said)}"
+    return f"{format_count(len(states), 'rank')} on {format_count(nodes, 'node')}: {', '.join(said)}"
 
 
 # use and lines

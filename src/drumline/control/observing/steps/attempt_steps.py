@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumline.control.figures import short_number
+from drumline.contract.words import format_number
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.observing.ranks.rank_states import read_attempt
 from drumline.control.observing.steps import words
@@ -78,7 +78,7 @@ def _describe_latest(steps: Mapping[str, Any]) -> str:
     if not words.stands_out(steps):
         return "no rank holds the others up"
     said = f"the others wait for rank {late['rank']}: it is the latest in {100 * late['share']:.0f} % of steps, by "
-    said += f"{short_number(late['late_ms'])} ms"
+    said += f"{format_number(late['late_ms'])} ms"
     if late["phase"] is None:
         return said
-    return f"{said}; {_CAUSES[late['phase']].format(short_number(late['more_ms']) + ' ms')}"
+    return f"{said}; {_CAUSES[late['phase']].format(format_number(late['more_ms']) + ' ms')}"

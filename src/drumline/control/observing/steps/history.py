@@ -10,7 +10,7 @@ from drumline.contract import steps
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, read_plain
 from drumline.contract.record import NamedTuple
-from drumline.control.figures import read_count, round_rate
+from drumline.contract.words import read_count, round_rate
 from drumline.control.jobs.lookup import read_plan
 
 if TYPE_CHECKING:

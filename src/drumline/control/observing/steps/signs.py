@@ -12,7 +12,7 @@ from drumline.contract import log_times, steps
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import open_plain, read_plain
 from drumline.contract.record import NamedTuple
-from drumline.control.figures import round_rate
+from drumline.contract.words import round_rate
 from drumline.control.observing.steps import log_lines
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.outcome import fold
-from drumline.control.figures import read_count
+from drumline.contract.words import read_count
 from drumline.control.jobs.lookup import read_spec
 
 if TYPE_CHECKING:

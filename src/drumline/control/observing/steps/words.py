@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumline.control.figures import short_number, split_duration
+from drumline.contract.words import format_age, format_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ def list_parts(steps: Mapping[str, Any], *, is_over: bool = False) -> list[str]:
 
     >>> steps = {"done": 4812, "total": 10000, "total_source": "max_steps", "rate": 3.1, "step_s": 0.3}
     >>> list_parts({**steps, "phases": {"input": 0.04, "other": 0.96}, "latest": None})
-    ['step 4,812 of 10,000 (max_steps), 3.1 steps/s, 27 min left', 'input 4 %, other 96 %']
+    ['step 4,812 of 10,000 (max_steps), 3.1 steps/s, 27m left', 'input 4 %, other 96 %']
     """
     shares = ", ".join(f"{word} {100 * share:.0f} %" for _, word, share in list_phases(steps))
     if shares and steps.get("looks"):
@@ -62,12 +62,12 @@ def stands_out(steps: Mapping[str, Any]) -> bool:
 
 
 def _describe_latest(late: Mapping[str, Any]) -> str:
-    by = f"{short_number(late['late_ms'])} ms"
+    by = f"{format_number(late['late_ms'])} ms"
     said = f"latest rank: {late['rank']}, by {by} in {100 * late['share']:.0f} % of steps"
     if late["phase"] is None:
         return said
     part = "time between steps" if late["phase"] == "other" else _PHASES[late["phase"]]
-    return f"{said}; its {part} takes {short_number(late['more_ms'])} ms longer"
+    return f"{said}; its {part} takes {format_number(late['more_ms'])} ms longer"
 
 
 def describe_progress(steps: Mapping[str, Any], *, is_over: bool) -> str:
@@ -82,12 +82,7 @@ def describe_progress(steps: Mapping[str, Any], *, is_over: bool) -> str:
         told += f" ({steps['told_by']})"
     listed = [told]
     if rate:
-        listed.append(f"{short_number(rate)} steps/s" if rate >= 1 else f"{short_number(1 / rate)} s/step")
+        listed.append(f"{format_number(rate)} steps/s" if rate >= 1 else f"{format_number(1 / rate)} s/step")
     if rate and total and total > done and not is_over:
-        listed.append(f"{_format_time((total - done) / rate)} left")
+        listed.append(f"{format_age((total - done) / rate)} left")
     return ", ".join(listed)
-
-
-def _format_time(seconds: float) -> str:
-    units = {"m": "min"}
-    return " ".join(f"{count} {units.get(unit, unit)}" for count, unit in split_duration(round(seconds))[:1])

@@ -15,6 +15,7 @@ from drumline.contract import channel, messages, secrets
 from drumline.contract.channel import SILENCE_S
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import write_whole
+from drumline.contract.words import format_seconds
 from drumline.engines.base import AgentProcesses, Network, NextAttempt, Nodes, SignalMeaning
 from drumline.engines.kubernetes import bundle, objects
 from drumline.engines.kubernetes.pod.first_process import FirstProcess
@@ -204,9 +205,8 @@ class PodAllocation:
             if present and since is None:
                 since = time.monotonic()
             if since is not None and time.monotonic() - since > self._patience_s:
-                what = (
-                    f"{present} of {count} pods came within {self._patience_s:g} s, and no more{self._says()}"
-                )
+                waited = format_seconds(self._patience_s)
+                what = f"{present} of {count} pods came within {waited}, and no more{self._says()}"
                 raise EngineError(what, "gang_timeout of the compute is how long they wait for each other")
             reason = f"{present} of {count} pods are there{self._says()}"
             if reason != told:

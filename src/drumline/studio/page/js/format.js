@@ -1,4 +1,4 @@
-/** Numbers, durations, sizes and times in few letters: the same words as the command line (control/figures.py). */
+/** Numbers, durations, sizes and times in few letters: the same words as the command line (contract/words.py). */
 
 const MINUTE_S = 60;
 const HOUR_S = 3600;
@@ -19,7 +19,7 @@ export function number(value) {
 }
 
 /**
- * 0.35s, 9.2s, 57s, 3m12s, 1h4m, 2d3h.
+ * 0.35s, 9.2s, 57s, 3m, 3m12s, 1h4m, 2d3h.
  * @param {number | null | undefined} seconds
  */
 export function duration(seconds) {
@@ -28,9 +28,10 @@ export function duration(seconds) {
   if (seconds < 9.95) return `${seconds.toFixed(1)}s`;
   const whole = Math.round(seconds);
   if (whole < MINUTE_S) return `${whole}s`;
-  if (whole < HOUR_S) return `${Math.floor(whole / MINUTE_S)}m${whole % MINUTE_S}s`;
-  if (whole < DAY_S) return `${Math.floor(whole / HOUR_S)}h${Math.floor((whole % HOUR_S) / MINUTE_S)}m`;
-  return `${Math.floor(whole / DAY_S)}d${Math.floor((whole % DAY_S) / HOUR_S)}h`;
+  const [large, small, units] =
+    whole < HOUR_S ? [MINUTE_S, 1, "ms"] : whole < DAY_S ? [HOUR_S, MINUTE_S, "hm"] : [DAY_S, HOUR_S, "dh"];
+  const rest = Math.floor((whole % large) / small);
+  return `${Math.floor(whole / large)}${units[0]}${rest ? `${rest}${units[1]}` : ""}`;
 }
 
 /**
@@ -47,18 +48,18 @@ export function age(seconds) {
 }
 
 /**
- * 0 B, 1.2 MB, 214 MB.
+ * 0 B, 1.43 MiB, 64 MiB, 0.977 GiB.
  * @param {number | null | undefined} count
  */
 export function size(count) {
   if (count === null || count === undefined) return DASH;
-  const units = ["B", "kB", "MB", "GB", "TB"];
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let power = 0;
   while (Math.abs(count) >= 999.5 && power < units.length - 1) {
-    count /= 1000;
+    count /= 1024;
     power += 1;
   }
-  return `${count.toFixed(power && Math.abs(count) < 9.95 ? 1 : 0)} ${units[power]}`;
+  return `${number(count)} ${units[power]}`;
 }
 
 /**

@@ -25,6 +25,7 @@ import { isZoomed, listenToFingers, narrow, noteZoom, showPart, turn } from "./z
  * @property {boolean} [time] whether x are seconds since 1970
  * @property {(value: number) => string} [xText]
  * @property {(value: number) => string} [yText]
+ * @property {number[]} [steps] between the figures of the y axis
  * @property {boolean} [log]
  * @property {[number, number] | "zero" | null} [range] of y; `zero`: from there on
  * @property {Mark[]} [marks]
@@ -145,7 +146,7 @@ function optionsOf(drawing, sync) {
   const ink = readInk();
   const axis = { stroke: ink.dim, font: `10px ${ink.mono}`, grid: { stroke: ink.line, width: 0.5 }, ticks: { show: false } };
   const { series, bands } = seriesOf(drawing.curves, ink);
-  const { xText, yText, time = false, log, range } = drawing;
+  const { xText, yText, steps, time = false, log, range } = drawing;
   const texts = (/** @type {((value: number) => string) | undefined} */ text) =>
     text ? { values: (/** @type {any} */ _, /** @type {number[]} */ all) => all.map((one) => (one === null ? "" : text(one))) } : {};
   return /** @type {any} */ ({
@@ -159,7 +160,7 @@ function optionsOf(drawing, sync) {
     },
     axes: [
       { ...axis, size: 24, space: time ? 90 : 60, ...texts(time ? clock : (xText ?? number)) },
-      { ...axis, size: widthOf, ...texts(yText ?? number) },
+      { ...axis, size: widthOf, ...(steps && { incrs: steps }), ...texts(yText ?? number) },
     ],
   });
 }

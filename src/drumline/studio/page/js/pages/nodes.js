@@ -62,7 +62,7 @@ function jobsOf(row) {
 /** @param {string} key @param {any} value */
 function show(key, value) {
   if (!isShown(value)) return html`<span class="quiet">–</span>`;
-  if (key.endsWith("memory_mb")) return size(value * 1e6);
+  if (key.endsWith("memory_mb")) return size(value * 2 ** 20);
   if (typeof value === "number") return /memory|bytes|disk/.test(key) ? size(value) : value.toLocaleString("en-US");
   if (typeof value === "boolean") return value ? "yes" : "no";
   if (Array.isArray(value)) return value.map(String).join(", ");

@@ -86,9 +86,13 @@ function draw(answer, measure, by, ranks) {
     range,
     marks,
     yText: (value) => format(value, unit),
+    steps: unit.startsWith("B") || unit.startsWith("bytes") ? POWERS_OF_TWO : undefined,
     curves: rows.length <= MOST_CURVES ? rows.map((row, index) => ({ label: nameOf(row), colour: index, values: padTo(row.values, x.length) })) : [foldRows(rows, x.length)],
   };
 }
+
+/** Between the figures of an axis of bytes, which are in MiB. */
+const POWERS_OF_TWO = Array.from({ length: 51 }, (_, power) => 2 ** power);
 
 /** @param {SystemAnswer["rows"][0]} row */
 function nameOf({ rank, label }) {

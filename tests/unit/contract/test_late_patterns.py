@@ -4,12 +4,12 @@ import re
 import house
 import pytest
 
-from drumline.contract import patterns
+from drumline.contract import record
 
 USERS = sorted(
     name
     for name, module in house.read_modules(house.PACKAGE).items()
-    if "compile_late(" in module.path.read_text() and name != patterns.__name__
+    if "compile_late(" in module.path.read_text() and name != record.__name__
 )
 
 
@@ -17,7 +17,7 @@ def test_a_pattern_is_compiled_when_it_is_first_used(monkeypatch):
     compiled = []
     real = re.compile
     monkeypatch.setattr(re, "compile", lambda *given: compiled.append(given) or real(*given))
-    late = patterns.compile_late(r"^b(.)", re.MULTILINE)
+    late = record.compile_late(r"^b(.)", re.MULTILINE)
     assert compiled == []
     assert late.search("a\nbc")[1] == "c"
     assert late.search("bd")[1] == "d"
@@ -27,6 +27,6 @@ def test_a_pattern_is_compiled_when_it_is_first_used(monkeypatch):
 @pytest.mark.parametrize("name", USERS)
 def test_every_late_pattern_can_be_compiled(name):
     module = importlib.import_module(name)
-    late = [one for one in vars(module).values() if isinstance(one, patterns._LatePattern)]
+    late = [one for one in vars(module).values() if isinstance(one, record._LatePattern)]
     assert late
     assert all(isinstance(one.pattern, str | bytes) for one in late)

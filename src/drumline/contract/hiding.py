@@ -18,7 +18,6 @@ HIDDEN = "(hidden)"
 
 _HIDDEN = compile_late(r"://\.{3}@|\?\.{3}$")
 _WEB = compile_late(r"(?:[A-Za-z0-9.-]+\+)?https?", re.IGNORECASE)
-_BAD_PORT = compile_late(r":(?!\d*$)[^\]]*$")
 # Not the tokens of a text: TOKENIZERS_PARALLELISM is no secret.
 _SECRET = compile_late(
     r"token(?!i[sz])|secret|passw|passphrase|passcode|pwd|key|cred(?:s|ential)|auth(?!ors?(?:$|_))|cookie|private"
@@ -101,7 +100,8 @@ def hide_secrets(text: str, *, keeps_width: bool = False) -> str:
     if not separator:
         return text
     authority, slash, path = rest.partition("/")
-    if "@" not in authority and "@" in path and _BAD_PORT.search(authority):
+    port = authority.rpartition("]")[2].partition(":")[2]
+    if "@" not in authority and "@" in path and port.strip("0123456789"):
         authority, slash, path = rest, "", ""
     user, at, host = authority.rpartition("@")
     if user.strip(".") and (":" in user or _WEB.fullmatch(before)):

@@ -65,8 +65,9 @@ class SupervisedFolder(RunFolder):
             self.notices.take(event)
 
     def append_lost(self) -> None:
-        """Append the events that found no room. Raises OSError where there is still none."""
+        """Append the events that found no room. Raises OSError where there is still none, or no folder."""
         while self._lost:
+            self._check_not_gone()
             super().append(self._lost[0])
             self._lost.popleft()
 

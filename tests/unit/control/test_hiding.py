@@ -93,6 +93,8 @@ def test_a_long_text_is_looked_through_once():
     text = "a" * 300_000
     assert hide_in_text(text) == text
     assert hide_in({"argv": [text + "://me:canary@x"]}) == {"argv": [text + "://...@x"]}
+    colons = "http://" + ":" * 300_000 + "]/@x"
+    assert hide_in_text(colons) == colons
 
 
 @pytest.mark.parametrize(

@@ -95,3 +95,13 @@ def test_the_end_of_a_job_does_not_wait_for_what_found_no_room(folder, monkeypat
     assert list(folder.read_events()) == [end]
     folder.append_lost()
     assert list(folder.read_events()) == [end, e.JobRunning(1.0)]
+
+
+def test_what_found_no_room_comes_into_no_other_folder_of_that_name(folder):
+    os.mkdir(folder.events)
+    folder.append(e.JobRunning(1.0))
+    os.rename(folder.path, folder.path + "-before")
+    os.mkdir(folder.path)
+    with pytest.raises(FileNotFoundError, match="removed"):
+        folder.append_lost()
+    assert os.listdir(folder.path) == []

@@ -181,7 +181,7 @@ class Links:
             try:
                 while time.monotonic() < until:
                     peer.send(_CHUNK)
-            except (TimeoutError, ConnectionError):
+            except (socket.timeout, ConnectionError):
                 # What a slow link cannot take at once, or the end that has seen enough.
                 if time.monotonic() < until:
                     select.select([peer], [], [], until - time.monotonic())
@@ -272,7 +272,7 @@ def _count(peer: socket.socket) -> dict[str, Any]:
     buffer = bytearray(1 << 18)
     try:
         size = peer.recv_into(buffer)
-    except TimeoutError:
+    except socket.timeout:
         return {"bytes_per_s": 0, "stalled": True}
     began = last = time.monotonic()
     first, before, total = 0.0, size, 0
@@ -287,7 +287,7 @@ def _count(peer: socket.socket) -> dict[str, Any]:
                 # What comes with this piece had been on its way before.
                 before += size
                 first = last if last >= began + _SETTLE_S else 0.0
-    except TimeoutError:
+    except socket.timeout:
         last = time.monotonic()
     if not total:
         return {"bytes_per_s": int(before / max(last - began, WINDOW_S)), "stalled": False}

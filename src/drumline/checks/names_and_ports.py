@@ -122,7 +122,6 @@ def gather_proxies(_: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_SLOW_LOOK_UP_S = 0.5
 _SLOW_KINDS = {"names": "looking up host names", "reverse": "looking up the names of the nodes' addresses"}
 """By group of facts."""
 

@@ -1,7 +1,7 @@
 """
 The values of ``${{inputs.x}}`` and ``${{outputs.o}}`` on the nodes, and what must be copied or made for that.
 
-References such as ``azureml:digits:1`` are paths already (``control/references.py``).
+References such as ``azureml:digits:1`` are paths already (``control/assets/references.py``).
 """
 
 from __future__ import annotations

@@ -1,12 +1,16 @@
 """The links of two nodes that are processes here, and the process that checks a node for its agent."""
 
 import json
+import os
 import socket
+import subprocess
 import threading
 import time
 
 import pytest
+from interpreters import oldest_and_this
 
+import drumline
 from drumline.checks import checker
 from drumline.checks.links import Links
 
@@ -44,6 +48,22 @@ def test_a_port_that_nobody_listens_at_is_told(pair):
         port = closed.getsockname()[1]
     found = pair[0].connect_to_all({1: places(pair)[1], 2: ("127.0.0.1", port)}, 30.0)
     assert [(one["node"], one["error"]) for one in found] == [(1, ""), (2, "Connection refused")]
+
+
+COUNT = """
+import socket
+from drumline.checks.links import _count
+here, there = socket.socketpair()
+here.settimeout(0.01)
+print(_count(here)["stalled"])
+"""
+
+
+@pytest.mark.parametrize("python", oldest_and_this())
+def test_a_stall_is_known_in_the_oldest_python_too(python):
+    environment = {"PYTHONPATH": os.path.dirname(os.path.dirname(drumline.__file__))}
+    done = subprocess.run([python, "-c", COUNT], capture_output=True, text=True, env=environment, check=False)
+    assert (done.stdout, done.stderr) == ("True\n", "")
 
 
 def test_small_packets_without_large_ones_are_a_stall(pair):

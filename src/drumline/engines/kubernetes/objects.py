@@ -328,7 +328,7 @@ def make_objects(
 ) -> Objects:
     """
     Return the objects. ``secret_data``: of each Secret, in base64 or as words for people. ``way``: of starting all
-    nodes or none (``gang.WAYS``); empty: what the compute says. ``submission``: its mark; empty: none.
+    nodes or none (``WAYS``); empty: what the compute says. ``submission``: its mark; empty: none.
     """
     name, namespace = name_of(plan, folder), str(plan.compute.get("namespace") or "default")
     made = _Maker(plan, name, namespace, secret_data)

@@ -89,7 +89,7 @@ class PodReasons:
 
 def write_place(folder: RunFolder, place: Mapping[str, str], **news: str) -> None:
     """
-    Write down where the job is: settings of a compute as ``config.find_place`` has them, and ``name`` of its objects.
+    Write down where the job is: settings of a compute as ``client.find_place`` has them, and ``name`` of its objects.
 
     ``sent``: Kubernetes has all of them. ``withdrawn``: whatever it has of them is to go. Raises OSError.
     """

@@ -30,8 +30,6 @@ def cores() -> tuple[int, ...]:
 def check_can_run() -> None:
     """Raise PlanError on a machine that can plan jobs and ask clusters, but run none itself."""
     if sys.platform != "linux":
-        from drumline.contract.errors import PlanError
-
         hint = "submit from here to a Slurm cluster, --compute NAME, or run drumline on a Linux machine"
         raise PlanError(f"jobs on this machine need Linux; this is {sys.platform}", hint)
 
@@ -41,10 +39,9 @@ _MANY = 256
 
 
 def check_holds(nodes: int, ranks: int) -> list[str]:
-    """Do as ``memory.check_holds`` for jobs with many nodes or ranks; others do not pay for it. Raises PlanError."""
+    """Do as ``check_memory_holds`` for jobs with many nodes or ranks; others do not pay for it. Raises PlanError."""
     if nodes + ranks < _MANY:
         return []
-
     return check_memory_holds(nodes, ranks)
 
 

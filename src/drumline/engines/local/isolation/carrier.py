@@ -195,7 +195,7 @@ class Carrier:
 
     def carry(self, node: int, link: Link, sockets: list[int]) -> None:
         """
-        Carry a node's packets as its link has it. ``sockets``: of ``packets.open_sockets``, at its own end of the cable
+        Carry a node's packets as its link has it. ``sockets``: of ``open_sockets``, at its own end of the cable
         and at the others', of which this process keeps none; empty: the packets are carried already. Raises
         EngineError.
         """

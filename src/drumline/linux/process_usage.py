@@ -15,6 +15,8 @@ from drumline.contract.record import NamedTuple
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MAX_BYTES = 4096
+_PF_EXITING = 0x4
+"""Source: linux/sched.h."""
 
 
 class ProcessStat(NamedTuple):
@@ -55,6 +57,12 @@ def parse_stat(text: bytes) -> Optional[ProcessStat]:
         )
     except (IndexError, ValueError):
         return None
+
+
+def is_exiting(pid: int) -> bool:
+    """Return whether a process is about to end: it has no memory any more, or soon, and still its children."""
+    fields = read_bytes(f"/proc/{pid}/stat", _MAX_BYTES).rpartition(b")")[2].split(None, 8)
+    return len(fields) > 7 and fields[0] != b"Z" and bool(int(fields[6]) & _PF_EXITING)
 
 
 def is_running(pid: int) -> bool:

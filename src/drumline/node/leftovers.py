@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from drumline.contract import identity
 from drumline.contract.events import AgentJoined
 from drumline.contract.folder import MARKER
-from drumline.linux import cgroups, descendants, mounts
+from drumline.linux import cgroups, descendants, mounts, process_usage
 from drumline.node import scratch
 
 if TYPE_CHECKING:
@@ -55,10 +55,17 @@ def end_orphans(path: str) -> None:
     """
     marker = path.encode("utf-8", "surrogateescape") + b"/"
     deadline = time.monotonic() + _ORPHAN_TIMEOUT_S
+    was_clear = False
     while time.monotonic() < deadline:
-        found = [pid for pid in descendants.list_children(os.getpid()) if _has_marker(pid, marker)]
-        if not found:
+        children = descendants.list_children(os.getpid())
+        # Such a rank has lost its variables with its memory, and what it started is below it for a while longer.
+        exiting = [pid for pid in children if process_usage.is_exiting(pid)]
+        below_them = [below for pid in exiting for below in descendants.list_descendants(pid)]
+        found = [pid for pid in (*children, *below_them) if _has_marker(pid, marker)]
+        is_clear = not found and not exiting
+        if is_clear and was_clear:  # One may have ended, and left us its children, after they were listed.
             return
+        was_clear = is_clear
         for pid in found:
             # What is below it may have dropped its variables.
             for below in descendants.list_descendants(pid):

@@ -161,7 +161,9 @@ def check_wheel(wheel: Path, source: str) -> None:
         text = archive.read(metadata).decode()
     if "drumline/py.typed" not in names:
         raise ReleaseError("the wheel has no py.typed")
-    strange = [name for name in names if not re.match(r"drumline(/|-[^/]+\.dist-info/)", name)]
+    # hatch_build.py adds the manual pages.
+    own = r"drumline(/|-[^/]+\.dist-info/|-[^/]+\.data/data/share/man/man1/drumline)"
+    strange = [name for name in names if not re.match(own, name)]
     if strange:
         raise ReleaseError(f"the wheel holds files that are not the package's: {strange[0]}")
     relative = re.findall(r"\]\((?!https?://|#)([^)]+)\)", text)

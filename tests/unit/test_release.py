@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,22 @@ def test_the_version_stands_in_one_place(tree):
     assert tomllib.loads((tree / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]["hooks"][
         "custom"
     ]["source"]
+
+
+def test_a_wheel_holds_the_package_and_its_manual_alone(tmp_path):
+    files = {
+        "drumline/py.typed": "",
+        "drumline-0.2.0.data/data/share/man/man1/drumline-job.1": "",
+        "drumline-0.2.0.dist-info/METADATA": "Name: drumline\n",
+    }
+    for name in ("own.whl", "strange.whl"):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            for path, text in files.items():
+                archive.writestr(path, text)
+        files["tests/test_it.py"] = ""
+    releasing.check_wheel(tmp_path / "own.whl", "")
+    with pytest.raises(releasing.ReleaseError, match=r"not the package's: tests/test_it\.py"):
+        releasing.check_wheel(tmp_path / "strange.whl", "")
 
 
 def test_the_extra_all_has_all_others():

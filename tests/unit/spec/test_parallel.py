@@ -11,7 +11,9 @@ from drumline.dsl import pipeline
 from drumline.entities import Parallel, ParallelComponent
 from drumline.parallel import RunFunction, parallel_run_function
 from drumline.plan.pipelines.graph import build_graph
+from drumline.spec.jobs.job import to_dict
 from drumline.spec.jobs.steps import fill_component
+from drumline.spec.paths import resolve
 
 TASK = {"type": "run_function", "entry_script": "score.py"}
 
@@ -254,6 +256,19 @@ def test_a_job_is_written_and_read_again(tmp_path):
     read: Any = fill_component(again, None)
     written: Any = fill_component(made, None)
     assert read.drumline == written.drumline
+
+
+def test_a_conda_file_of_a_task_is_that_beside_the_file_of_the_task(component, tmp_path):
+    (tmp_path / "conda.yml").write_text("dependencies: [python]\n")
+    values = json.loads(component.read_text())
+    values["task"]["environment"] = {"image": "python:3.12", "conda_file": "conda.yml"}
+    component.write_text(json.dumps(values))
+    command: Any = fill_component(load_component(component)(x=Input(path="data")), None)
+    assert resolve(command.environment, command.environment.conda_file) == str(tmp_path / "conda.yml")
+    step = {"type": "parallel", "input_data": "${{inputs.x}}", "task": values["task"]}
+    (tmp_path / "p.yml").write_text(json.dumps({"type": "pipeline", "jobs": {"a": step}}))
+    written = to_dict(load_job(tmp_path / "p.yml"), absolute=True)["jobs"]["a"]["task"]
+    assert written["environment"]["conda_file"] == str(tmp_path / "conda.yml")
 
 
 def test_a_mistake_in_a_file_is_told_with_its_place(tmp_path):

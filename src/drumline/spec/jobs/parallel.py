@@ -16,14 +16,15 @@ from drumline.spec.kinds.locations import Code
 from drumline.spec.kinds.parts import Part, PartRecord
 from drumline.spec.kinds.records import Record
 from drumline.spec.kinds.values import Anything, Integer, ListOf, OneOf, Text, VersionText
-from drumline.spec.parts.environment import EnvironmentKind, base_of, settle_environment
+from drumline.spec.parts.environment import EnvironmentKind, base_of, settle_environment, to_environment
 from drumline.spec.parts.resources import LOOSE_RESOURCES, RESOURCES, JobResourceConfiguration, RetrySettings
 from drumline.spec.paths import is_remote, resolve
 from drumline.spec.reading.tree import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Mapping
+    from typing import Any, Self
 
     from drumline.spec.kinds.fields import MadeOf, OrEmpty
     from drumline.spec.kinds.report import Report
@@ -46,6 +47,10 @@ class RunFunction(Part):
     model: str | None = field(None, default=None)
     append_row_to: str | None = field(_TEXT, default=None)
     environment: Any = field(EnvironmentKind(), default=None)
+
+    @classmethod
+    def _from_checked(cls, values: Mapping[str, Any]) -> Self:
+        return super()._from_checked({**values, "environment": to_environment(values.get("environment"))})
 
 
 class _Task(PartRecord):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from drumline.spec.reading.tree import Node
 
 _TEXT = Text()
-_BOUND = re.compile(r"\$\{\{\s*(inputs|outputs|search_space)\.([\w.-]+)\s*\}\}")
+_BOUND = r"\$\{\{\s*(inputs|outputs|search_space)\.([\w.-]+)\s*\}\}"
 _COMPONENT_FIELDS = ("command", "code", "environment", "distribution", "resources", "queue_settings")
 
 
@@ -226,7 +226,7 @@ class CommandComponentRecord(Record):
         command = node.get("command")
         if not isinstance(command, Scalar):
             return
-        for group, name in dict.fromkeys(_BOUND.findall(str(command.value))):
+        for group, name in dict.fromkeys(re.findall(_BOUND, str(command.value))):
             owner = name.removesuffix(".path")
             if owner not in (values.get(group) or {}):
                 here = join(path, "command")

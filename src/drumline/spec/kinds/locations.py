@@ -33,7 +33,7 @@ _REGISTRY = ("azureml://registries/", "azureml://feeds/")
 
 
 def is_url(text: str) -> bool:
-    return bool(re.match(_URL, text, re.IGNORECASE))
+    return "://" in text and bool(re.match(_URL, text, re.IGNORECASE))
 
 
 def is_versioned(text: str) -> bool:

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator
-    from inspect import Signature
+    from inspect import Parameter, Signature
     from typing import IO, Any
 
 
@@ -25,23 +25,29 @@ def read_signature(function: Callable[..., Any]) -> Signature:
     return inspect.signature(function)
 
 
-class _Signature:
+class ConstructorSignature:
     """The parameters of a class and, in the place of ``**kwargs``, of its bases; for help and editors."""
 
-    def __get__(self, instance: object, kind: type[Any]) -> Any:
+    def __get__(self, instance: object, entity: type[Any]) -> Any:
         if instance is not None:
             raise AttributeError("__signature__")  # That of an object that can be called is its call's.
         from inspect import Parameter, Signature
 
         found: dict[str, Parameter] = {}
-        for base in kind.__mro__[:-1]:
-            constructor = vars(base).get("__init__")
-            own = list(read_signature(constructor).parameters.values())[1:] if constructor else []
+        for base in entity.__mro__[:-1]:
+            own = self.list_parameters(base, entity)
             for parameter in own:
-                found.setdefault(parameter.name, parameter)
+                found.setdefault(
+                    "**" if parameter.kind is Parameter.VAR_KEYWORD else parameter.name, parameter
+                )
             if own and own[-1].kind is not Parameter.VAR_KEYWORD:
                 break
         return Signature(sorted(found.values(), key=lambda parameter: parameter.kind))
+
+    def list_parameters(self, base: type[Any], entity: type[Any]) -> list[Parameter]:
+        """Return those of the constructor that ``base``, the class or a base of it, has itself."""
+        constructor = vars(base).get("__init__")
+        return list(read_signature(constructor).parameters.values())[1:] if constructor else []
 
 
 class Entity:
@@ -50,7 +56,7 @@ class Entity:
     ``validate``.
     """
 
-    __signature__ = _Signature()
+    __signature__ = ConstructorSignature()
 
     _fields: tuple[str, ...] = ()
     _whole: tuple[str, ...] = ()

@@ -3,6 +3,8 @@
 import inspect
 import re
 from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar
 
 import pytest
 
@@ -12,7 +14,9 @@ from drumline.entities import (
     Command,
     CommandComponent,
     CommandJobLimits,
+    Environment,
     JobResourceConfiguration,
+    ManagedIdentityConfiguration,
     ParameterizedCommand,
     PyTorchDistribution,
     RayDistribution,
@@ -62,6 +66,50 @@ def test_a_signature_has_all_of_azures_parameters(function):
 
 def test_the_signature_of_a_job_that_can_be_called_is_that_of_its_call():
     assert list(inspect.signature(command(command="x")).parameters) == ["args", "kwargs"]
+
+
+def test_a_signature_has_the_name_that_the_constructor_takes():
+    assert "resource_id" in inspect.signature(ManagedIdentityConfiguration).parameters
+    assert ManagedIdentityConfiguration(resource_id="x").msi_resource_id == "x"
+
+
+def test_the_signature_of_a_class_of_the_user_begins_with_its_own_constructor():
+    class Flavoured(Environment):
+        name: str = "flavoured"
+
+        def __init__(self, flavour, **options):
+            super().__init__(**options)
+            self.flavour = flavour
+
+    class Fixed(Uniform):
+        def __init__(self, low, high):
+            super().__init__(min_value=low, max_value=high)
+
+    class Plain(Environment):
+        image: str = "python:3.12"
+
+    names = list(inspect.signature(Flavoured).parameters)
+    assert (names[0], names[-1], "image" in names) == ("flavour", "options", True)
+    assert list(inspect.signature(Fixed).parameters) == ["low", "high"]
+    assert inspect.signature(Plain) == inspect.signature(Environment)
+
+
+def test_a_class_of_the_user_may_have_another_base_that_is_told_of_its_classes():
+    class Registry:
+        known: ClassVar[dict[str, str]] = {}
+
+        def __init_subclass__(cls, tag="", **options):
+            super().__init_subclass__(**options)
+            cls.known[cls.__name__] = tag
+
+    class Mine(Environment, Registry, tag="a"):
+        pass
+
+    class Distributed(PyTorchDistribution, Registry, tag="b"):
+        pass
+
+    assert Registry.known == {"Mine": "a", "Distributed": "b"}
+    assert (Mine(image="i").image, Distributed(process_count_per_instance=2).type) == ("i", "pytorch")
 
 
 def test_all_of_azures_parameters_are_accepted():
@@ -174,10 +222,32 @@ def test_a_value_of_another_type_is_refused_where_it_is_written(make, said):
         ),
         lambda: command(command="x", timeout="60", resources={"instance_count": "${{parent.inputs.nodes}}"}),
         lambda: PyTorchDistribution(process_count_per_instance=command(command="x", inputs={"i": 1}).inputs),
+        lambda: ParameterizedCommand("x", environment_variables=MappingProxyType({"A": "1"})),
     ],
 )
 def test_what_azure_takes_is_taken(make):
     make()
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "kind"),
+    [
+        ("tags", "x", "'str'"),
+        ("properties", 5, "'int'"),
+        ("inputs", [], "'list'"),
+        ("outputs", "x", "'str'"),
+        ("additional_includes", "lib", "'str'"),
+        ("additional_includes", 5, "'int'"),
+    ],
+)
+def test_what_is_no_mapping_or_list_is_refused_where_it_is_given_or_set(attribute, value, kind):
+    component = CommandComponent(command="x")
+    for attempt in (
+        lambda: CommandComponent(command="x", **{attribute: value}),
+        lambda: setattr(component, attribute, value),
+    ):
+        with pytest.raises(SpecError, match=f"{attribute} cannot be of type {kind}"):
+            attempt()
 
 
 def test_the_error_points_at_the_line_of_the_user():

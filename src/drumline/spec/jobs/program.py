@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from drumline.contract.errors import SpecError
 from drumline.spec.hints import add_place
 from drumline.spec.kinds.fields import Declared, field
 from drumline.spec.kinds.locations import Code
@@ -72,15 +71,7 @@ DRUMLINE = Record(
 add_place("drumline", DRUMLINE.fields)
 
 
-class _Variables(MapOf):
-    def adopt(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return dict(value)
-        what = f"environment_variables cannot be of type {type(value).__name__!r}"
-        raise SpecError(what, "give a mapping of names")
-
-
-VARIABLES = _Variables(Anything())
+VARIABLES = MapOf(Anything())
 
 
 class RankProgram(Declared):

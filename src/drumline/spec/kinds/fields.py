@@ -6,7 +6,8 @@ The constructor, its signature, the table of YAML, JSON Schema and what is dumpe
 
 from __future__ import annotations
 
-from drumline.spec.entity import Entity, text_path
+from drumline.contract.errors import SpecError
+from drumline.spec.entity import ConstructorSignature, Entity, text_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,10 +67,14 @@ class Field:
         self.is_last = last
         self.is_required = init and default is _REQUIRED and factory is None
 
-    def adopt(self, value: Any) -> Any:
-        """Return a value of Python as the field keeps it."""
+    def adopt(self, name: str, value: Any) -> Any:
+        """Return a value of Python as the field keeps it. Raises SpecError for what it cannot make its value of."""
         if value is None:
             return None if self.factory is None else self.factory()
+        if self.factory is dict and not hasattr(value, "keys"):
+            raise SpecError(f"{name} cannot be of type {type(value).__name__!r}", "give a mapping of names")
+        if self.factory is list and (isinstance(value, str) or not hasattr(value, "__iter__")):
+            raise SpecError(f"{name} cannot be of type {type(value).__name__!r}", "give a list")
         made = value if self.kind is None else self.kind.adopt(value)
         return self.factory(made) if self.factory in (dict, list) else made
 
@@ -96,25 +101,20 @@ def field(  # noqa: PLR0913 - each is a fact of a field
     return Field(kind, text, default, factory, alias, init=init, kw_only=kw_only, dumped=dumped, last=last)
 
 
-class _DeclaredSignature:
-    """The parameters of a class, for help and editors."""
-
-    def __get__(self, instance: object, entity: type[Declared]) -> Any:
-        if instance is not None:
-            raise AttributeError("__signature__")  # That of an object that can be called is its call's.
-        from inspect import Signature
-
-        return Signature(sorted(_list_parameters(entity), key=lambda parameter: parameter.kind))
+class _DeclaredSignature(ConstructorSignature):
+    def list_parameters(self, base: type[Any], entity: type[Any]) -> list[Parameter]:
+        return list(_list_parameters(entity)) if base is Declared else super().list_parameters(base, entity)
 
 
 def _list_parameters(entity: type[Declared]) -> Iterator[Parameter]:
     from inspect import Parameter, get_annotations
 
-    words = {name: text for base in reversed(entity.__mro__) for name, text in get_annotations(base).items()}
+    declaring = [base for base in reversed(entity.__mro__) if vars(base).get("_own_declarations")]
+    words = {name: text for base in declaring for name, text in get_annotations(base).items()}
     for name, declared in entity._declarations.items():
-        if declared.init and not declared.alias:
+        if declared.init and not name.startswith("_"):
             yield Parameter(
-                name,
+                declared.alias or name,
                 Parameter.KEYWORD_ONLY if declared.kw_only else Parameter.POSITIONAL_OR_KEYWORD,
                 default=Parameter.empty
                 if declared.is_required
@@ -143,7 +143,8 @@ class Declared(Entity):
     """The fields, those of the bases first."""
     _own_declarations: Mapping[str, Field] = {}
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         cls._own_declarations = own = {
             name: value for name, value in vars(cls).items() if isinstance(value, Field)
         }
@@ -198,7 +199,7 @@ class Declared(Entity):
 
     def __setattr__(self, name: str, value: Any) -> None:
         declared = self._declarations.get(name)
-        object.__setattr__(self, name, declared.adopt(value) if declared else value)
+        object.__setattr__(self, name, declared.adopt(name, value) if declared else value)
 
 
 class Located(Declared):

@@ -30,8 +30,8 @@ class Part(Declared):
     _checks_values = False
     """Whether the constructor refuses values that its fields cannot hold, too."""
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         if cls._place in ("resources", "distribution", "limits", "queue_settings"):
             add_place(cls._place, cls._fields)
 

@@ -187,7 +187,7 @@ def test_stacks_on_request(cli, script):
     )
     shown = cli("job", "stacks", "job").out
     assert shown == (
-        "ranks 0-3 are in wait (train.py:10)\n\nranks 0, 1, 2, 3\n  wait (train.py:10)\n  <module> (train.py:12)\n"
+        "ranks 0-3 are in wait (train.py:10)\n\nranks 0-3\n  wait (train.py:10)\n  <module> (train.py:12)\n"
     )
     answer = json.loads(cli("job", "stacks", "-n", "job", "-o", "json").out)
     assert sorted(answer["ranks"]) == ["0", "1", "2", "3"]
@@ -233,7 +233,8 @@ def test_a_rank_that_outlives_its_exception_ends_the_job_long_before_any_hang_do
         wait_until(lambda: status_of("job") == "Failed", 60.0, "the end of the job")
     assert re.fullmatch(
         rf"rank 2 on node 1 failed first, \S+ s in: ValueError: bad batch \(train\.py:{lines[1]}, in <module>\); "
-        r"ranks 0-1 and 3 were then stopped",
+        # Of those that wait, one may see the connection go before it is stopped.
+        r"(rank \d was then cut off \(.*\); )?ranks \d.* were then stopped",
         description.show_job("job")["reason"],
     )
 

@@ -149,7 +149,7 @@ def test_a_pipeline_shows_its_steps_and_a_sweep_its_trials(jobs):
     assert ">first</td>" in page
     assert page.count(">Completed</span>") == 3
     table = jobs.wait(search.name)._repr_html_()
-    assert table.index(">0.688<") < table.index(">0.312<")
+    assert table.index(">0.688<") < table.index(">0.313<")
     assert jobs.list()._repr_html_().count("<tr") == 3
 
 

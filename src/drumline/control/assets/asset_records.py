@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import PlanError, SpecError
+from drumline.contract.errors import PlanError, Problem, SpecError
 from drumline.spec.paths import is_remote, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drumline.contract.errors import Problem
     from drumline.spec.jobs.component import Component
     from drumline.spec.parts.environment import Environment
     from drumline.spec.registered.assets import Asset
@@ -83,8 +82,9 @@ def entity_of(kind: str, name: str, version: str, values: dict[str, Any]) -> Any
     }
     try:
         entity = classes[kind](**{**given, "name": name, "version": version})
-    except (TypeError, AttributeError, ValueError) as error:
-        raise SpecError(f"the record of {kind} {name!r}, version {version!r}, is damaged: {error}") from error
+    except (SpecError, TypeError, AttributeError, ValueError) as error:
+        why = str(error).partition("\n")[0]
+        raise SpecError(f"the record of {kind} {name!r}, version {version!r}, is damaged: {why}") from error
     entity.id = f"azureml:{name}:{version}"
     entity.creation_context = CreationContext(values.get("created_at"), str(values.get("created_by") or ""))
     return entity

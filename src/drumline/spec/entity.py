@@ -59,23 +59,12 @@ class Entity:
     __signature__ = ConstructorSignature()
 
     _fields: tuple[str, ...] = ()
-    _whole: tuple[str, ...] = ()
-    """Fields where ``"4"`` and ``4.0`` are 4, as in YAML."""
-    _folded: tuple[str, ...] = ()
-    """Fields whose case does not matter; kept in lower case."""
     _hidden: tuple[str, ...] = ()
     """Fields that files do not have."""
     _keeps_empty = False
     """Whether an empty mapping in it says something."""
     _is_asked_for = True
     """Whether files have it at all."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in self._whole:
-            value = whole(value)
-        elif name in self._folded and isinstance(value, str):
-            value = value.lower()
-        object.__setattr__(self, name, value)
 
     def _values(self) -> dict[str, Any]:
         """Return the fields that are set, under the keys of YAML."""

@@ -244,7 +244,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("root") and os.geteuid() != 0:
-        pytest.skip("needs root; root runs these with -m root, or all with scripts/test --user NAME")
+        pytest.skip("needs root; root runs these with -m root, or all with scripts/test --all --user NAME")
 
 
 @pytest.fixture(scope="session")

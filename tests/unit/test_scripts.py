@@ -96,11 +96,11 @@ def test_a_renamed_file_of_those_that_are_named_fails_the_suite(tree):
 
 
 @pytest.mark.parametrize("bad", ["tests/engines", "tests/browser", "tests/integration/kubernetes"])
-def test_a_test_that_fails_in_any_of_the_runs_fails_the_suite(tree, bad):
+def test_a_test_that_fails_in_any_of_the_runs_fails_all_and_no_gate_runs_these(tree, bad):
     # All that the script names is there.
     text = (tree / "scripts" / "test").read_text()
-    runs = re.findall(r"^(computing|small|alone|kubernetes)=\((.*)\)$", text, re.MULTILINE)
-    assert len(runs) == 4
+    runs = re.findall(r"^ *(computing|small|alone|kubernetes)=\((.+)\)$", text, re.MULTILINE)
+    assert len(runs) == 5
     listed = re.search(r"^for name in (mpi .*); do$", text, re.MULTILINE)
     assert listed
     named = [path for _, some in runs for path in some.split()]
@@ -110,6 +110,8 @@ def test_a_test_that_fails_in_any_of_the_runs_fails_the_suite(tree, bad):
     mark = MARKED if bad.endswith("kubernetes") else ""
     write_test(tree / bad, f"{mark}def test_bad():\n    raise ValueError('bad')\n", "test_bad.py")
     code, said = ran(tree, "test")
+    assert (code, said.count(" failed"), "it is built" in said) == (0, 0, False), said
+    code, said = ran(tree, "test", "--all")
     assert code == 1, said
     assert said.count("ValueError: bad") == 1
     assert said.count(" failed") == 1
@@ -141,11 +143,6 @@ def test_tests_run_as_a_user_and_those_that_need_root_as_root(tree):
     assert "root 0" in said
 
 
-def test_root_has_the_right_user_in_mind(tree):
-    code, said = ran(tree, "test", "--user")
-    assert (code, said) == (2, "test: --user needs a name, and root\n")
-
-
-def test_the_quick_loop_has_no_frameworks(tree):
-    code, said = ran(tree, "test", "--quick", "--frameworks", "all")
-    assert (code, said) == (2, "test: --quick has no frameworks\n")
+def test_arguments_that_cannot_be_are_refused(tree):
+    assert ran(tree, "test", "--user") == (2, "test: --user needs a name, and root\n")
+    assert ran(tree, "test", "--quick", "--all") == (2, "test: --quick has neither --all nor --frameworks\n")

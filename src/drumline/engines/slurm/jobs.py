@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 # The job of Slurm's that a run folder is of.
 
-_WRITTEN_S = 5.0
-"""For whoever was first to write down the number, where the file comes before its content."""
+_WRITTEN_S = 30.0
+"""For whoever was first to write down the number, where the file comes before its content, on a slow disk."""
 
 _CLAIM_POLL_S = 0.02
 _ANSWER_S = 1.0

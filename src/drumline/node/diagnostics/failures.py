@@ -89,7 +89,7 @@ _EXCEPTION_CODES = (1, 134)
 LIBRARY_FILE = compile_late(r"^<|/lib/python|site-packages|dist-packages|/drumline/node/hook/")
 """Finds a file that is not the program's own."""
 
-_KILLED_WORKER = compile_late(r"DataLoader worker \(pid (\d{1,9})\) is killed by signal.*")
+_KILLED_WORKER = compile_late(r"DataLoader worker \(pid(?:\(s\))? (\d{1,9})[\d, ]*\) (?:is killed|exited).*")
 _LOST_WORKER = ("ConnectionResetError", "ConnectionRefusedError", "EOFError", "FileNotFoundError")
 """What a program may meet sooner than the word of PyTorch's loader that one of its processes was killed."""
 

@@ -28,6 +28,12 @@ VERSION_FILE = Path("src", "drumline", "__init__.py")
 _VERSION = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 _SOURCE = re.compile(r'^source = "([^"]*)"', re.MULTILINE)
 _UNRELEASED = "## [Unreleased]\n\nSee [changes/](changes/README.md).\n"
+_PAGE = "RELEASE.md"
+"""The text of the next version that stands in place of its notes, in ``changes/``."""
+
+_MOST_NOTES = 40
+"""A version with more is told by such a text: nobody reads hundreds of lines."""
+
 _SEMANTIC = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:(a|b|rc)(0|[1-9]\d*))?")
 _LIMIT_S = 900
 
@@ -73,7 +79,7 @@ def list_notes(root: Path) -> list[Path]:
     """Return the change notes. Raises ReleaseError for a file of no known kind."""
     notes = []
     for path in sorted((root / "changes").iterdir()):
-        if path.name == "README.md":
+        if path.name in ("README.md", _PAGE):
             continue
         if path.name.count(".") != 2 or path.suffix != ".md" or path.name.split(".")[1] not in HEADINGS:
             raise ReleaseError(f"changes/{path.name} is not named SLUG.KIND.md; kinds: {', '.join(HEADINGS)}")
@@ -95,17 +101,25 @@ def render_section(version: str, date: str, notes: Sequence[Path]) -> str:
 
 
 def fold_notes(root: Path, version: str, date: str) -> None:
-    """Move the change notes into CHANGELOG.md. Raises ReleaseError without notes, or for a version that it has."""
-    notes = list_notes(root)
+    """Move the notes, or the text in their place, into CHANGELOG.md. Raises ReleaseError if they cannot be."""
+    notes, page = list_notes(root), root / "changes" / _PAGE
     if not notes:
         raise ReleaseError("there is nothing to release: changes/ has no notes")
+    if len(notes) > _MOST_NOTES and not page.exists():
+        raise ReleaseError(
+            f"changes/ has {len(notes)} notes: write what users read of them, headlines first, to changes/{_PAGE}"
+        )
     path = root / "CHANGELOG.md"
     text = path.read_text()
     if f"## [{version}]" in text:
         raise ReleaseError(f"CHANGELOG.md has {version} already")
     if _UNRELEASED not in text:
         raise ReleaseError("CHANGELOG.md has no section for what is not released")
-    path.write_text(text.replace(_UNRELEASED, f"{_UNRELEASED}\n{render_section(version, date, notes)}"))
+    section = render_section(version, date, notes)
+    if page.exists():
+        section = f"## [{version}] - {date}\n\n{page.read_text().strip()}\n"
+        page.unlink()
+    path.write_text(text.replace(_UNRELEASED, f"{_UNRELEASED}\n{section}"))
     for note in notes:
         note.unlink()
 
@@ -314,7 +328,7 @@ def take_over(copy: Path, files: Sequence[Path]) -> None:
     """Bring the changes of the copy into the checkout."""
     for name in ("CHANGELOG.md", "pyproject.toml", str(VERSION_FILE)):
         shutil.copyfile(copy / name, ROOT / name)
-    for note in list_notes(ROOT):
+    for note in [*list_notes(ROOT), *(ROOT / "changes").glob(_PAGE)]:
         if not (copy / "changes" / note.name).exists():
             note.unlink()
     (ROOT / "dist").mkdir(exist_ok=True)
@@ -330,8 +344,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="build, and install nowhere")
     given = parser.parse_args(arguments)
     try:
-        if not given.dry_run and not (given.source or read_source(ROOT)):
-            raise ReleaseError("the repository has no public address yet: --source URL; --dry-run needs none")
         if not given.dry_run and run("git", "status", "--porcelain", cwd=ROOT).strip():
             raise ReleaseError("the checkout has changes that are not committed")
         with tempfile.TemporaryDirectory(prefix="drumline-release-") as folder:
@@ -344,6 +356,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print("release: a dry run: nothing was changed")
                 return 0
             take_over(copy, files)
+            if not read_source(ROOT):
+                print(
+                    "release: the repository has no public address (--source URL): links on an index would lead nowhere"
+                )
     except ReleaseError as reason:
         print(f"release: {reason}", file=sys.stderr)
         return 1

@@ -128,17 +128,6 @@ def test_a_reader_is_told_of_a_machine_that_was_busy():
     assert "- repeated 1 times, because the machine got busy\n" in everything.notes(watch, 2)
 
 
-def test_headings_go_deeper_with_the_page():
-    assert marked.deeper("- a\n### b\n\n| # |\n", 1) == "- a\n#### b\n\n| # |\n"
-
-
-def test_a_benchmark_of_no_name_is_refused(capsys):
-    with pytest.raises(SystemExit) as left:
-        everything.parse(["--only", "clii"])
-    assert left.value.code == 2
-    assert "there is no benchmark 'clii'; there are launch, warm" in capsys.readouterr().err
-
-
 def test_the_benchmark_of_the_supervisor_starts_and_ends_a_job(tmp_path):
     script = ROOT / "benchmarks" / "supervisor" / "supervise.py"
     words = [sys.executable, str(script), "2", "2", "well", "1", str(tmp_path)]

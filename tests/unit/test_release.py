@@ -45,6 +45,17 @@ def test_notes_are_folded_below_what_is_not_released(tree):
         releasing.fold_notes(tree, "0.3.0", "2026-12-01")
 
 
+def test_many_notes_are_told_by_a_text(tree):
+    for number in range(40):
+        (tree / "changes" / f"n{number}.fix.md").write_text("Mended.\n")
+    with pytest.raises(releasing.ReleaseError, match=r"has 42 notes: write .* to changes/RELEASE\.md"):
+        releasing.fold_notes(tree, "0.2.0", "2026-11-30")
+    (tree / "changes" / "RELEASE.md").write_text("Faster.\n")
+    releasing.fold_notes(tree, "0.2.0", "2026-11-30")
+    assert "## [0.2.0] - 2026-11-30\n\nFaster.\n\n## [0.0.9]" in (tree / "CHANGELOG.md").read_text()
+    assert [path.name for path in (tree / "changes").iterdir()] == ["README.md"]
+
+
 def test_a_release_that_is_wrong_is_refused(tree):
     with pytest.raises(releasing.ReleaseError, match=r"has 0\.0\.9 already"):
         releasing.fold_notes(tree, "0.0.9", "2026-11-30")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src"))
 
 from drumline import __version__
-from drumline.cli.guide.complete import describe_verbs, find_verbs, read_parser
+from drumline.cli.guide.completion import describe_verbs, find_verbs, read_parser
 from drumline.cli.main import COMMANDS, list_modules
 
 if TYPE_CHECKING:

@@ -442,9 +442,9 @@ def load_job_file(file: str, given: Sequence[str]) -> Any:
     from drumline.spec.load import load_job
 
     if given:
-        from drumline.cli import hide
+        from drumline.cli import variables
 
-        hide.hide_set_values(given)
+        variables.hide_set_values(given)
     changes = parse_overrides(given)
     if file in ("-", "/dev/stdin"):
         return load_job(sys.stdin.buffer, relative_origin=os.getcwd(), params_override=changes)

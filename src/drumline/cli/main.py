@@ -52,9 +52,7 @@ COMMANDS = {
 _ROOMS = {
     **dict.fromkeys(("job", "run", "sweep", "plan"), "jobs."),
     "ps": "views.",
-    "drill": "drills.",
-    "rehearse": "drills.",
-    **dict.fromkeys(("scale", "tune"), "measuring."),
+    **dict.fromkeys(("drill", "rehearse", "scale", "tune"), "measuring."),
     **dict.fromkeys(("studio", "tensorboard", "mlflow"), "web."),
     **dict.fromkeys(("cache", "df", "doctor", "prune", "warm"), "upkeep."),
     **dict.fromkeys(("data", "environment", "model", "component", "datastore"), "assets."),
@@ -166,9 +164,9 @@ def _dispatch(argv: list[str]) -> int:
         return _print(f"drumline {__version__}\n")
     name = argv[0]
     if name == "__complete":
-        from drumline.cli.guide import complete
+        from drumline.cli.guide import completion
 
-        return _print(complete.complete(argv[1:], COMMANDS, list_modules()))
+        return _print(completion.complete(argv[1:], COMMANDS, list_modules()))
     if name not in COMMANDS:
         from drumline.cli.guide import hints
         from drumline.contract.errors import UsageError

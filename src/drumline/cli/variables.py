@@ -10,7 +10,8 @@ from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
 
 _MOST_BYTES = 1 << 20
 
@@ -19,9 +20,7 @@ def hide_typed(given: Sequence[str]) -> None:
     """Hide values that were typed with ``--secret``, which is an error, in this process's command line."""
     typed = [word for word in given if not word.partition("=")[2].startswith(("@", "-"))]
     if any("=" in word for word in typed):
-        from drumline.cli import hide
-
-        hide.hide_values(typed)
+        hide_values(typed)
 
 
 def read_env_files(paths: Sequence[str]) -> dict[str, str]:
@@ -119,3 +118,42 @@ def _read_file(name: str, path: str) -> str:
 
 def _without_newline(data: bytes) -> str:
     return os.fsdecode(data).removesuffix("\n").removesuffix("\r")
+
+
+# values in this process's command line
+
+
+_ARG_START, _ARG_END = 45, 46
+"""In what follows the name in ``/proc/self/stat``. Source: proc_pid_stat(5), fields 48 and 49."""
+
+_VARIABLES_FIELD = "environment_variables"
+
+
+def hide_values(words: Iterable[str]) -> None:
+    """
+    Replace values by asterisks. ``words``: NAME=VALUE, as they were typed. Never raises.
+
+    To be called before anything is forked from this process.
+    """
+    typed = [value for _, _, value in (word.partition("=") for word in words) if value]
+    if not typed:
+        return
+    try:
+        import ctypes
+
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        start, end = int(fields[_ARG_START]), int(fields[_ARG_END])
+        line = ctypes.string_at(start, end - start)
+        for value in map(os.fsencode, typed):
+            at = line.find(b"=" + value + b"\0")
+            while at >= 0:
+                ctypes.memset(start + at + 1, ord("*"), len(value))
+                at = line.find(b"=" + value + b"\0", at + 1)
+    except (ImportError, OSError, ValueError, IndexError):
+        return
+
+
+def hide_set_values(given: Iterable[str]) -> None:
+    """Hide the values of those words of ``--set`` that set environment variables."""
+    hide_values(word for word in given if _VARIABLES_FIELD in word.partition("=")[0])

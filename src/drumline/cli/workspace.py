@@ -148,7 +148,7 @@ def _update_arguments(parser: Parser) -> None:
 
 def _update(arguments: Namespace) -> int:
     """Apply flags over the file, then ``--set`` and ``--remove`` over both, as az does."""
-    from drumline.cli.edits import parse_edits
+    from drumline.cli.entities import parse_edits
     from drumline.control.settings import workspaces
     from drumline.spec.registered.workspace import UNUSED, Workspace, to_dict
 

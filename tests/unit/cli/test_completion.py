@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from drumline.cli.guide import complete
-from drumline.cli.guide.complete import read_parser
+from drumline.cli.guide import completion
+from drumline.cli.guide.completion import read_parser
 from drumline.cli.main import COMMANDS, list_modules
 
 MODULES = list_modules()
 
 
 def answer_to(*words, shell="fish"):
-    kind, *lines = complete.complete([shell, *words], COMMANDS, MODULES).splitlines()
+    kind, *lines = completion.complete([shell, *words], COMMANDS, MODULES).splitlines()
     return kind, [line.partition("\t")[0] for line in lines]
 
 
@@ -98,10 +98,10 @@ def test_names(home):
 def test_variables_and_experiments(cli, monkeypatch):
     monkeypatch.setenv("SOME_VARIABLE_HERE", "1")
     assert words_after("run", "--env", "SOME_VARIABLE_H") == ["SOME_VARIABLE_HERE"]
-    assert complete._list_experiments() == []
+    assert completion._list_experiments() == []
     assert cli("run", "--name", "calm", "--", "true").rc == 0
     assert cli("job", "list").rc == 0
-    assert complete._list_experiments() != []
+    assert completion._list_experiments() != []
 
 
 def test_a_broken_home_completes_nothing(monkeypatch):

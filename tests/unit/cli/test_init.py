@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drumline.cli.guide import folder_facts
+from drumline.cli.guide import init
 from drumline.cli.main import main
 from drumline.spec.load import load_job
 
@@ -132,12 +132,12 @@ def test_the_file_runs(folder, cli):
 def test_the_script_of_a_folder(folder, files, command):
     for name, text in files.items():
         (folder / name).write_text(text)
-    assert folder_facts.look_at(str(folder)).command == command
+    assert init.look_at(str(folder)).command == command
 
 
 def test_a_pipe_is_not_read(folder):
     os.mkfifo(folder / "train.py")
-    assert folder_facts.look_at(str(folder)).distribution == "none"
+    assert init.look_at(str(folder)).distribution == "none"
 
 
 def test_questions_on_a_terminal(folder, monkeypatch, capsys):

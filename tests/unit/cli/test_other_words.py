@@ -7,7 +7,7 @@ import pytest
 from drumline.cli import other_words
 from drumline.cli.arguments import _find_similar
 from drumline.cli.guide import hints
-from drumline.cli.guide.complete import describe_verbs, find_verbs, read_parser
+from drumline.cli.guide.completion import describe_verbs, find_verbs, read_parser
 from drumline.cli.main import COMMANDS, list_modules, main
 
 MODULES = list_modules()

@@ -204,7 +204,7 @@ def _describe_all(kind: str, arguments: Namespace) -> list[dict[str, Any]]:
 
 
 def _update(kind: str, arguments: Namespace, changes: dict[str, Any]) -> None:
-    from drumline.cli.edits import parse_edits
+    from drumline.cli.entities import parse_edits
     from drumline.control.assets import assets
 
     name = get_name(arguments, kind)

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from drumline.cli.arguments import Parser
+from drumline.cli.arguments import Parser, ParserMade, enter_workspace
+from drumline.contract.errors import UsageError
+from drumline.contract.record import NamedTuple
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
 
 _BASH = r"""
 # drumline: completion for bash. To set it up, add this line to ~/.bashrc:
@@ -88,3 +99,311 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     sys.stdout.write(SCRIPTS[arguments.shell].lstrip("\n"))
     return 0
+
+
+# the words that can follow: drumline __complete SHELL WORD ...
+
+
+WORDS, FILES, FOLDERS, PROGRAMS = "words", "files", "folders", "programs"
+"""The first line of an answer: the words that follow it are all there are, or the shell looks for files itself."""
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_ASSETS = ("data", "model", "environment", "component", "datastore")
+_NEW_NAMES = ("create", "attach")
+"""Verbs whose name is not there yet."""
+
+_BY_DESTINATION = {
+    "file": FILES,
+    "save_as": FILES,
+    "conda_file": FILES,
+    "python": FILES,
+    "env_file": FILES,
+    "path": FILES,
+    "download_path": FOLDERS,
+    "out": FILES,
+    "compute": "compute",
+    "workspace_name": "workspace",
+    "parent_job_name": "job",
+    "experiment": "experiment",
+    "experiment_name": "experiment",
+    "env": "variable",
+    "version": "version",
+    "label": "label",
+}
+_NAME_WORDS = ("NAME", "JOB", "A", "B", "NAMES")
+
+
+class Answer(NamedTuple):
+    kind: str = WORDS
+    words: tuple[tuple[str, str], ...] = ()
+    """Each with its description, which may be empty."""
+
+    def __str__(self) -> str:
+        lines = (f"{word}\t{' '.join(text.split())}" if text else word for word, text in self.words)
+        return "".join(f"{line}\n" for line in (self.kind, *lines))
+
+
+def complete(argv: Sequence[str], commands: Mapping[str, str], modules: Mapping[str, str]) -> str:
+    """
+    Return the answer to a shell. ``argv``: its name, then the words after ``drumline``, the last one incomplete.
+
+    ``commands``: the commands with their lines of help. Never raises: a shell would print that into a command line.
+    """
+    shell, words = argv[0], list(argv[1:]) or [""]
+    if shell == "bash":
+        words = _join_pieces(words)
+    try:
+        answer = find_words(words[:-1], words[-1], commands, modules)
+    except Exception:  # noqa: BLE001 - a broken home completes nothing
+        answer = Answer()
+    return str(_cut_for_bash(answer, words[-1]) if shell == "bash" else answer)
+
+
+def _join_pieces(words: Sequence[str]) -> list[str]:
+    """Join what bash takes apart at ``=`` and ``:``."""
+    joined: list[str] = []
+    is_open = False
+    for word in words:
+        if joined and (word[:1] in ("=", ":") or is_open):
+            joined[-1] += word
+        else:
+            joined.append(word)
+        is_open = word[-1:] in ("=", ":") and len(joined) > 0
+    return joined
+
+
+def _cut_for_bash(answer: Answer, current: str) -> Answer:
+    """Leave out what stands before the last ``=`` or ``:``, which bash does not replace."""
+    cut = max(current.rfind("="), current.rfind(":")) + 1
+    return answer._replace(words=tuple((word[cut:], text) for word, text in answer.words)) if cut else answer
+
+
+def find_words(
+    words: Sequence[str], current: str, commands: Mapping[str, str], modules: Mapping[str, str]
+) -> Answer:
+    """Return what can stand after ``words`` and begins with ``current``."""
+    if words[:1] == ["help"]:
+        if len(words) > 2:
+            return Answer()
+        words = words[1:]
+    if not words:
+        options = {"--help": "show this help", "--version": "show the version"} if current[:1] == "-" else {}
+        return _match(current, {**commands, "help": "show the help of a command", **options}.items())
+    if words[0] not in modules:
+        return Answer()
+    verb = next((word for word in words[1:] if not word.startswith("-")), "")
+    parser: argparse.ArgumentParser | None = read_parser(modules[words[0]], verb)
+    if parser is None:
+        return Answer()
+    rest = words[1:]
+    if find_verbs(parser):
+        if verb not in find_verbs(parser):
+            described = {} if verb else describe_verbs(parser)
+            return _match(
+                current, [*described.items(), *(_list_options(parser) if current[:1] == "-" else ())]
+            )
+        parser = find_verbs(parser)[verb]
+        rest = rest[list(rest).index(verb) + 1 :]
+    place = _Place(words[0], verb, rest, parser)
+    return place.complete(current)
+
+
+def _match(current: str, words: Iterable[tuple[str, str]]) -> Answer:
+    return Answer(WORDS, tuple(one for one in words if one[0].startswith(current)))
+
+
+def _list_options(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:
+    shown = [action for action in parser._actions if action.help != "==SUPPRESS=="]
+    return [(action.option_strings[-1], action.help or "") for action in shown if action.option_strings]
+
+
+class _Place:
+    """The place at the end of a command line: what the words before it leave open."""
+
+    def __init__(self, noun: str, verb: str, rest: Sequence[str], parser: argparse.ArgumentParser) -> None:
+        self.noun = noun
+        self.verb = verb
+        self.rest = rest
+        self.parser = parser
+        self.option: argparse.Action | None = None
+        """The option whose value comes next, or may."""
+
+        self.positionals = 0
+        self.only_positionals = False
+        for word in rest:
+            self._pass(word)
+
+    def _pass(self, word: str) -> None:
+        if self.only_positionals:
+            self.positionals += 1
+        elif word == "--":
+            self.option, self.only_positionals = None, True
+        elif word.startswith("-") and word != "-":
+            name, equals, _ = word.partition("=")
+            action = self.parser._option_string_actions.get(name)
+            self.option = action if action is not None and not equals and action.nargs != 0 else None
+        elif self.option is not None:
+            self.option = self.option if self.option.nargs in ("+", "*") else None
+        else:
+            self.positionals += 1
+            positional = self._find_positional(self.positionals - 1)
+            # A program's own options follow.
+            self.only_positionals = positional is not None and positional.nargs == "..."
+
+    def _find_positional(self, index: int) -> argparse.Action | None:
+        positionals = [action for action in self.parser._actions if not action.option_strings]
+        many = [one for one in positionals if one.nargs in ("*", "+", "...")]
+        return positionals[index] if index < len(positionals) else (many[-1] if many else None)
+
+    def complete(self, current: str) -> Answer:
+        is_option = current.startswith("-") and not self.only_positionals
+        name, equals, value = current.partition("=")
+        action = self.parser._option_string_actions.get(name)
+        if is_option and equals and action is not None:
+            found = self._complete_value(action, value)
+            return found._replace(words=tuple((f"{name}={word}", text) for word, text in found.words))
+        if is_option:
+            return _match(current, _list_options(self.parser))
+        if self.option is not None:
+            return self._complete_value(self.option, current)
+        positional = self._find_positional(self.positionals)
+        if positional is None:
+            return _match(current, _list_options(self.parser))
+        return self._complete_value(positional, current)
+
+    def _complete_value(self, action: argparse.Action, current: str) -> Answer:
+        if action.choices is not None:
+            return _match(current, [(str(choice), "") for choice in action.choices])
+        if action.nargs == "...":
+            started = self.positionals > 0
+            return Answer(FILES if started or "/" in current else PROGRAMS)
+        kind = self._find_kind(action)
+        if kind in (FILES, FOLDERS):
+            return Answer(kind)
+        return _match(current, [(name, "") for name in self._list_names(kind)])
+
+    def _find_kind(self, action: argparse.Action) -> str:
+        """Return the kind of names that a value may be; empty for none."""
+        is_name = action.dest in ("given", "name") or (
+            not action.option_strings and (action.metavar in _NAME_WORDS or action.dest in ("names", "job"))
+        )
+        if not is_name:
+            return _BY_DESTINATION.get(action.dest, "")
+        if self.verb in _NEW_NAMES or self.noun in ("run", "plan", "sweep"):
+            return ""
+        return self.noun if self.noun in (*_ASSETS, "compute", "workspace") else "job"
+
+    def _list_names(self, kind: str) -> list[str]:
+        listers: dict[str, Callable[[], Iterable[str]]] = {
+            "job": _list_jobs,
+            "compute": _list_computes,
+            "workspace": _list_workspaces,
+            "experiment": _list_experiments,
+            "variable": lambda: os.environ,
+            "version": lambda: self._list_of_asset("versions"),
+            "label": lambda: self._list_of_asset("labels"),
+        }
+        if kind not in listers and kind not in _ASSETS:
+            return []
+        with enter_workspace(self._find_option("-w", "--workspace-name", "--workspace")):
+            found = _list_assets(kind) if kind in _ASSETS else listers[kind]()
+            return [name for name in found if _PLAIN_NAME.fullmatch(name)]
+
+    def _find_option(self, *names: str) -> str | None:
+        for word, value in zip(self.rest, [*self.rest[1:], ""], strict=False):
+            name, equals, inside = word.partition("=")
+            if name in names:
+                return inside if equals else value
+        return None
+
+    def _list_of_asset(self, what: str) -> list[str]:
+        """Return the versions or the labels of the asset that the command line names."""
+        from drumline.control.assets import stored_assets
+
+        name = self._find_option("-n", "--name") or next(
+            (word for word in self.rest if not word.startswith("-")), ""
+        )
+        if self.noun not in _ASSETS or not _PLAIN_NAME.fullmatch(name):
+            return []
+        find = stored_assets.all_labels if what == "labels" else stored_assets.all_versions
+        return find(self.noun, name)
+
+
+def _list_jobs() -> list[str]:
+    """Return the names of jobs, newest first."""
+    from drumline.contract.folder import home
+    from drumline.control.jobs.lookup import all_names
+
+    jobs = os.path.join(home(), "jobs")
+
+    def find_age(name: str) -> float:
+        try:
+            return -os.lstat(os.path.join(jobs, name)).st_mtime
+        except OSError:
+            return 0.0
+
+    return sorted(all_names(), key=find_age)
+
+
+def _list_computes() -> list[str]:
+    from drumline.control.machine import computes
+
+    return [computes.LOCAL, *computes.names()]
+
+
+def _list_workspaces() -> list[str]:
+    from drumline.contract.folder import workspace_names
+
+    return workspace_names()
+
+
+def _list_experiments() -> list[str]:
+    from drumline.control.jobs import listing
+
+    return listing.experiments()
+
+
+def _list_assets(kind: str) -> list[str]:
+    from drumline.control.assets import stored_assets
+
+    return stored_assets.all_names(kind)
+
+
+# parsers
+
+
+def read_parser(module: str, verb: str = "") -> Parser | None:
+    """
+    Return the parser of the command in a module. ``verb``: the one whose arguments it has, where it has verbs.
+
+    None for a verb that is refused.
+    """
+    # Help makes a command make its parser alone: nothing is forked or imported for what it would do.
+    words = [verb, "--help"] if verb else ["--help"]
+    Parser.is_wanted = True
+    try:
+        import_module(module).main(words)
+    except ParserMade as made:
+        return made.parser
+    except UsageError:
+        return None
+    finally:
+        Parser.is_wanted = False
+    return None
+
+
+def find_verbs(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """Return the parsers of a parser's verbs; empty if it has none."""
+    for action in parser._actions:
+        if action.nargs == "A..." and isinstance(action.choices, dict):
+            return action.choices
+    return {}
+
+
+def describe_verbs(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """Return the line of help of each verb, in order."""
+    for action in parser._actions:
+        if action.nargs == "A...":
+            described = getattr(action, "_choices_actions", [])
+            return {one.dest: one.help or "" for one in described}
+    return {}

@@ -69,9 +69,9 @@ def main(argv: list[str]) -> int:
 
 
 def _change_receiver(word: str, on: str | None) -> None:
-    from drumline.cli import hide
+    from drumline.cli import variables
 
-    hide.hide_values([word])
+    variables.hide_values([word])
     name, equals, target = word.partition("=")
     if not equals or not name:
         raise UsageError("--notify: NAME=TARGET is wanted", "--notify team=https://hooks.example.org/...")

@@ -1,11 +1,14 @@
-"""``drumline schema``: the JSON Schema of a kind of file, for editors."""
+"""``drumline schema``: the JSON Schema of a kind of file, for editors, and the line that names it at a file's top."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 from drumline.cli.arguments import Parser
+from drumline.contract.folder import private_folder, write_whole
+from drumline.contract.ownership import make_home
 from drumline.spec import json_schema
 
 
@@ -30,7 +33,36 @@ def main(argv: list[str]) -> int:
     if not arguments.out:
         sys.stdout.write(text)
         return 0
-    from drumline.cli.guide import editors
 
-    print(editors.make_line(editors.write_schema(arguments.out, text)))
+    print(make_line(write_schema(arguments.out, text)))
     return 0
+
+
+# for an editor
+
+
+def write_schema(path: str, text: str) -> str:
+    """Write a schema, in folders that are made for it, and return its absolute path. Raises OSError."""
+    path = os.path.abspath(os.path.expanduser(path))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    write_whole(path, text)
+    return path
+
+
+def store_schema(kind: str) -> str:
+    """Write the schema of a kind of file into the home, and return its path; empty for a home that is read-only."""
+    from drumline.spec.json_schema import make_schema
+
+    try:
+        folder = os.path.join(make_home(), "schemas")
+        private_folder(folder)
+        return write_schema(
+            os.path.join(folder, f"{kind}.json"), json.dumps(make_schema(kind), indent=1) + "\n"
+        )
+    except OSError:
+        return ""
+
+
+def make_line(path: str) -> str:
+    """Return the first line of a YAML file whose schema is in that file."""
+    return f"# yaml-language-server: $schema={path}"

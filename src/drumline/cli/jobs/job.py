@@ -244,7 +244,7 @@ def _update_arguments(parser: Parser) -> None:
 
 
 def _update(arguments: Namespace) -> int:
-    from drumline.cli.edits import parse_edits
+    from drumline.cli.entities import parse_edits
     from drumline.cli.views.show import show_job
     from drumline.control.jobs import listing
     from drumline.control.observing import description
@@ -283,17 +283,17 @@ VERBS: dict[str, tuple[str, Callable[[Parser], None], Callable[[Any], int]]] = {
     "show": ("show a job", *_in_module("views.show", "show")),
     "stream": ("show the logs of its ranks until it ends", _stream_arguments, _stream),
     "logs": ("show chosen lines of its logs", *_in_module("views.logs", "logs")),
-    "exec": ("run a command, or a shell, where one of its ranks runs", *_in_module("jobs.exec", "exec")),
-    "wait": ("wait for the end of jobs; exit with their exit code", *_in_module("jobs.wait", "wait")),
+    "exec": ("run a command, or a shell, where one of its ranks runs", *_in_module("jobs.verbs", "exec")),
+    "wait": ("wait for the end of jobs; exit with their exit code", *_in_module("jobs.verbs", "wait")),
     "open": ("open a folder of the job, or print its path", *_in_module("views.open", "open")),
     "list": ("list jobs, newest first", *_in_module("views.listing", "list")),
-    "cancel": ("cancel a job", *_in_module("jobs.ending", "cancel")),
-    "preempt": ("preempt its nodes with notice; the job starts again", *_in_module("jobs.ending", "preempt")),
-    "rerun": ("submit an earlier job again, from what was stored of it", *_in_module("jobs.rerun", "rerun")),
+    "cancel": ("cancel a job", *_in_module("jobs.verbs", "cancel")),
+    "preempt": ("preempt its nodes with notice; the job starts again", *_in_module("jobs.verbs", "preempt")),
+    "rerun": ("submit an earlier job again, from what was stored of it", *_in_module("jobs.verbs", "rerun")),
     "download": ("copy a job's artifacts and outputs", _download_arguments, _download),
-    "delete": ("delete ended jobs with their steps, outputs and logs", *_in_module("jobs.delete", "delete")),
-    "archive": ("hide a job from lists", *_in_module("jobs.archiving", "archive")),
-    "restore": ("show an archived job in lists again", *_in_module("jobs.archiving", "restore")),
+    "delete": ("delete ended jobs with their steps, outputs and logs", *_in_module("jobs.verbs", "delete")),
+    "archive": ("hide a job from lists", *_in_module("jobs.verbs", "archive")),
+    "restore": ("show an archived job in lists again", *_in_module("jobs.verbs", "restore")),
     "validate": ("check a job file without submitting it", _validate_arguments, _validate),
     "update": (
         "change display name, experiment, description, tags or properties",

@@ -24,8 +24,10 @@ from drumline.engines.table import is_elsewhere
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Callable, Iterable
 
     from drumline.contract.plan import NodeTask, Plan, RankTask
+    from drumline.control.submission.pipeline import PlannedStep
 
 
 _MAX_WORD_LENGTH = 500
@@ -69,15 +71,14 @@ def _plan(arguments: Namespace) -> int:
 
 
 def _plan_steps(job: Any, arguments: Namespace) -> int:
-    from drumline.cli.jobs import plan_steps
     from drumline.control.submission.pipeline import check_pipeline
 
     looked, warnings = check_pipeline(job)
     output.print_warnings([*job._warnings, *warnings])
     if arguments.output in (None, "table") and not arguments.query:
-        sys.stdout.write(plan_steps.format_steps(looked, _format_head))
+        sys.stdout.write(format_steps(looked, _format_head))
     else:
-        output.show({"steps": plan_steps.describe_steps(looked)}, arguments.output, arguments.query)
+        output.show({"steps": describe_steps(looked)}, arguments.output, arguments.query)
     return 0
 
 
@@ -179,3 +180,39 @@ def _format_variables(variables: Any, indent: str = "  ") -> str:
 
 def _show(text: str) -> str:
     return clean(hide_in_text(text))
+
+
+# the steps of a pipeline
+
+
+def describe_steps(steps: Iterable[PlannedStep]) -> list[dict[str, Any]]:
+    """Return the steps for JSON and YAML."""
+    return [
+        {
+            "step": looked.step.name,
+            "type": looked.step.job.type,
+            "needs": list(looked.step.needs),
+            **({"plan": hide_in(json.loads(looked.plan.to_json()))} if looked.plan is not None else {}),
+            **({"steps": describe_steps(looked.steps)} if looked.steps else {}),
+        }
+        for looked in steps
+    ]
+
+
+def format_steps(steps: tuple[PlannedStep, ...], head: Callable[[Plan], str]) -> str:
+    """Format the steps as text. ``head`` formats the first lines of a command's plan."""
+    text = f"pipeline of {format_count(len(steps), 'step')}\n"
+    return text + "".join(_format_step(looked, head) for looked in steps)
+
+
+def _format_step(looked: PlannedStep, head: Callable[[Plan], str]) -> str:
+    step = looked.step
+    after = f", after {', '.join(step.needs)}" if step.needs else ""
+    text = f"step {clean(step.name)}{clean(after)}\n"
+    if looked.plan is not None:
+        inner = head(looked.plan)
+    elif looked.steps:
+        inner = format_steps(looked.steps, head)
+    else:
+        inner = f"{step.job.type}\n"
+    return text + "".join(f"  {line}\n" for line in inner.splitlines())

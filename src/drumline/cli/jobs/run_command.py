@@ -49,9 +49,9 @@ def main(argv: list[str], standby: Standby | None = None) -> int:
         if count is not None and count < 1:
             raise UsageError(f"{option} must be at least 1; got {count}")
     if arguments.env:
-        from drumline.cli import hide
+        from drumline.cli import variables
 
-        hide.hide_values(arguments.env)
+        variables.hide_values(arguments.env)
     if arguments.secret:
         from drumline.cli import variables
 

@@ -45,9 +45,9 @@ def main(argv: list[str]) -> int:
     own, program = argv[:at], argv[at + 1 :]
     arguments, others = _make_parser().parse_known_args(own)
     if arguments.secret or arguments.env:
-        from drumline.cli import hide, variables
+        from drumline.cli import variables
 
-        hide.hide_values(arguments.env)
+        variables.hide_values(arguments.env)
         variables.hide_typed(arguments.secret)
     if not program:
         raise UsageError("the program to run is missing; it stands after --", _EXAMPLE)

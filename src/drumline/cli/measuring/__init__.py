@@ -1,1 +1,1 @@
-"""Commands that run a job several times to measure it."""
+"""Commands that try a job: failures on purpose, several sizes, several settings."""

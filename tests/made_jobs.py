@@ -9,7 +9,7 @@ from planning import plan
 from drumline.contract import events as e
 from drumline.contract import identity, log_times
 from drumline.contract.folder import RunFolder
-from drumline.spec.parts.distribution import PyTorchDistribution
+from drumline.spec.parts.resources import PyTorchDistribution
 from drumline.tracking import metrics, mlflow_files, runs
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import drumline.spec
 from drumline.spec import rehearsal
-from drumline.spec.jobs import command, component, parallel, sweep, trial
+from drumline.spec.jobs import command, component, parallel, sweep
 from drumline.spec.jobs import pipeline_tables as pipeline
 from drumline.spec.kinds.records import ByType, Record
 from drumline.spec.kinds.values import Flag, Integer, Kind, ListOf, MapOf, Number, OneOf
-from drumline.spec.parts import distribution, environment, io, resources, search, services
+from drumline.spec.parts import environment, io, resources, search, services
 from drumline.spec.registered import assets, compute, datastores, workspace
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ _ENVIRONMENT = environment.INLINE.fields
 TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
     "Command job": [
         ("", [command.COMMAND_JOB, command.PYTHON_COMMAND_JOB]),
-        ("distribution.", [distribution.DISTRIBUTION, distribution.LOOSE_DISTRIBUTION]),
+        ("distribution.", [resources.DISTRIBUTION, resources.LOOSE_DISTRIBUTION]),
         ("resources.", [resources.RESOURCES, resources.PYTHON_RESOURCES, resources.LOOSE_RESOURCES]),
         ("limits.", [resources.LIMITS]),
         ("queue_settings.", [resources.QUEUE_SETTINGS]),
@@ -138,7 +138,7 @@ TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
         ("inputs.*.", [io._DATA, io._MODEL, io._TABLE, io._UNTYPED, io._VALUE]),
         ("outputs.*.", [io.OUTPUTS.item]),
     ],
-    "Sweep job": [("", [sweep.SWEEP_JOB]), ("trial.", [trial.TRIAL]), *_PARTS],
+    "Sweep job": [("", [sweep.SWEEP_JOB]), ("trial.", [sweep.TRIAL]), *_PARTS],
     "Pipeline job": [
         ("", [pipeline.PIPELINE_JOB]),
         ("settings.", [pipeline.PIPELINE_JOB.fields["settings"]]),

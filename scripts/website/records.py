@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from drumline.spec.jobs import command, parallel, sweep, trial
+from drumline.spec.jobs import command, parallel, sweep
 from drumline.spec.jobs import pipeline_tables as pipeline
 from drumline.spec.kinds.records import ByType, Record
 from drumline.spec.kinds.values import Kind, ListOf, MapOf, OneOf
@@ -53,7 +53,7 @@ JOBS: dict[str, list[Kind]] = {
     "Inputs and outputs": [INPUTS_AND_OUTPUTS],
     "Sweep job": [
         sweep.SWEEP_JOB,
-        Record("sweep", {"trial": trial.TRIAL, "sampling_algorithm": search.SAMPLING_ALGORITHM.by_type}),
+        Record("sweep", {"trial": sweep.TRIAL, "sampling_algorithm": search.SAMPLING_ALGORITHM.by_type}),
     ],
     "Pipeline job": [pipeline.PIPELINE_JOB],
     "Pipeline nodes": [

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from drumline.spec.load import load_environment as load_environment
     from drumline.spec.load import load_job as load_job
     from drumline.spec.load import load_model as load_model
-    from drumline.spec.parts.distribution import MpiDistribution as MpiDistribution
-    from drumline.spec.parts.distribution import PyTorchDistribution as PyTorchDistribution
-    from drumline.spec.parts.distribution import RayDistribution as RayDistribution
-    from drumline.spec.parts.distribution import TensorFlowDistribution as TensorFlowDistribution
     from drumline.spec.parts.io import Input as Input
     from drumline.spec.parts.io import Output as Output
     from drumline.spec.parts.resources import AmlTokenConfiguration as AmlTokenConfiguration
     from drumline.spec.parts.resources import ManagedIdentityConfiguration as ManagedIdentityConfiguration
+    from drumline.spec.parts.resources import MpiDistribution as MpiDistribution
+    from drumline.spec.parts.resources import PyTorchDistribution as PyTorchDistribution
+    from drumline.spec.parts.resources import RayDistribution as RayDistribution
+    from drumline.spec.parts.resources import TensorFlowDistribution as TensorFlowDistribution
     from drumline.spec.parts.resources import UserIdentityConfiguration as UserIdentityConfiguration
     from drumline.spec.registered.compute import AmlCompute as AmlCompute
     from drumline.spec.registered.compute import Compute as Compute
@@ -50,12 +50,12 @@ _MODULES = {
     "KubernetesCompute": "drumline.spec.registered.compute",
     "LocalCompute": "drumline.spec.registered.compute",
     "MLClient": "drumline.sdk.ml_client",
-    "MpiDistribution": "drumline.spec.parts.distribution",
+    "MpiDistribution": "drumline.spec.parts.resources",
     "Output": "drumline.spec.parts.io",
-    "PyTorchDistribution": "drumline.spec.parts.distribution",
-    "RayDistribution": "drumline.spec.parts.distribution",
+    "PyTorchDistribution": "drumline.spec.parts.resources",
+    "RayDistribution": "drumline.spec.parts.resources",
     "SlurmCompute": "drumline.spec.registered.compute",
-    "TensorFlowDistribution": "drumline.spec.parts.distribution",
+    "TensorFlowDistribution": "drumline.spec.parts.resources",
     "command": "drumline.spec.jobs.command",
     "load_component": "drumline.spec.load",
     "load_compute": "drumline.spec.load",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from drumline.spec.dsl.pipeline_function import pipeline
+from drumline.spec.dsl import pipeline
 
 __all__ = ["pipeline"]

@@ -7,25 +7,23 @@ from drumline.spec.jobs.component import Component
 from drumline.spec.jobs.job import Job
 from drumline.spec.jobs.parallel import Parallel, ParallelComponent
 from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob, PipelineJobSettings
-from drumline.spec.jobs.sweep import Sweep, SweepJob
-from drumline.spec.jobs.trial import ParameterizedCommand
-from drumline.spec.parts.distribution import (
-    DistributionConfiguration,
-    MpiDistribution,
-    PyTorchDistribution,
-    RayDistribution,
-    TensorFlowDistribution,
-)
+from drumline.spec.jobs.sweep import ParameterizedCommand, Sweep, SweepJob
+from drumline.spec.jobs.validate import ValidationResult
 from drumline.spec.parts.environment import BuildContext, Environment
 from drumline.spec.parts.io import Input, Output
 from drumline.spec.parts.resources import (
     AmlTokenConfiguration,
     CommandJobLimits,
+    DistributionConfiguration,
     JobResourceConfiguration,
     ManagedIdentityConfiguration,
+    MpiDistribution,
+    PyTorchDistribution,
     QueueSettings,
+    RayDistribution,
     ResourceConfiguration,
     RetrySettings,
+    TensorFlowDistribution,
     UserIdentityConfiguration,
 )
 from drumline.spec.parts.services import (
@@ -61,7 +59,6 @@ from drumline.spec.registered.datastores import (
     ServicePrincipalConfiguration,
 )
 from drumline.spec.registered.workspace import Workspace
-from drumline.spec.validation.validate import ValidationResult
 
 __all__ = [
     "AccountKeyConfiguration",

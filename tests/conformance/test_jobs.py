@@ -14,8 +14,8 @@ import pytest
 
 from drumline.contract.errors import SpecError
 from drumline.spec.jobs.job import to_dict
+from drumline.spec.jobs.validate import validate
 from drumline.spec.load import load_job
-from drumline.spec.validation.validate import validate
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases"

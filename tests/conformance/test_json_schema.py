@@ -10,14 +10,14 @@ import pytest
 
 from drumline.cli.main import main
 from drumline.contract.errors import SpecError
-from drumline.spec import json_schema
-from drumline.spec.kinds.descriptions import _BY_NOUN, _TEXTS
+from drumline.spec import entity_types
+from drumline.spec.kinds.schemas import _BY_NOUN, _TEXTS
 from drumline.spec.reading.files import read_tree
-from drumline.spec.reading.tree import plain
+from drumline.spec.reading.source import plain
 
 ROOT = Path(__file__).parents[2]
 CASES = Path(__file__).parent / "cases"
-VALIDATORS = {kind: jsonschema.Draft7Validator(json_schema.make_schema(kind)) for kind in json_schema.KINDS}
+VALIDATORS = {kind: jsonschema.Draft7Validator(entity_types.make_schema(kind)) for kind in entity_types.KINDS}
 
 ON_PURPOSE = ("dup_keys.yml",)
 """As of ``test_jobs.py``: our own reading refuses it."""
@@ -33,9 +33,9 @@ def mistakes(kind, path):
     return [error.message for error in VALIDATORS[kind].iter_errors(value)]
 
 
-@pytest.mark.parametrize("kind", json_schema.KINDS)
+@pytest.mark.parametrize("kind", entity_types.KINDS)
 def test_a_schema_is_valid(kind):
-    schema = json_schema.make_schema(kind)
+    schema = entity_types.make_schema(kind)
     jsonschema.Draft7Validator.check_schema(schema)
     defined = set(schema["definitions"])
     used = {text.partition('"')[0] for text in json.dumps(schema).split('"#/definitions/')[1:]}
@@ -122,7 +122,7 @@ def test_an_editor_finds_a_mistake(text, mistake, tmp_path):
 
 
 def test_keys_have_descriptions():
-    command = json_schema.make_schema("command")
+    command = entity_types.make_schema("command")
     without = [key for key, one in command["properties"].items() if not one.get("description")]
     assert without == []
     assert command["definitions"]["drumline"]["properties"]["hang_action"]["anyOf"][0]["enum"] == [
@@ -134,8 +134,8 @@ def test_keys_have_descriptions():
 
 def test_every_description_is_of_a_key():
     keys, nouns = set(), set()
-    for kind in json_schema.KINDS:
-        schema = json_schema.make_schema(kind)
+    for kind in entity_types.KINDS:
+        schema = entity_types.make_schema(kind)
         for one in (schema, *schema["definitions"].values()):
             collect(one, keys)
         nouns |= set(schema["definitions"])
@@ -155,7 +155,7 @@ def collect(value, keys):
 
 def test_the_command_prints_it(capsys, tmp_path):
     assert main(["schema"]) == 0
-    assert json.loads(capsys.readouterr().out) == json_schema.make_schema("job")
+    assert json.loads(capsys.readouterr().out) == entity_types.make_schema("job")
     out = tmp_path / "compute.json"
     assert main(["schema", "compute", "--out", str(out)]) == 0
     assert capsys.readouterr().out == f"# yaml-language-server: $schema={out}\n"

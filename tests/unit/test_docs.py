@@ -120,8 +120,8 @@ def test_every_function_named_in_the_architecture_is_in_its_file():
 
 @pytest.mark.parametrize("page", ["docs/tutorials/quickstart.md"])
 def test_a_job_file_in_a_document_is_valid(page, tmp_path):
+    from drumline.spec.jobs.validate import validate
     from drumline.spec.load import load_job
-    from drumline.spec.validation.validate import validate
 
     for block in re.findall(r"```yaml\n(# job\.yml.*?)```", (ROOT / page).read_text(), re.DOTALL):
         (tmp_path / "src").mkdir(exist_ok=True)

@@ -83,7 +83,7 @@ SHARED_NAMES = {
 
 PARTICIPLES = {
     # azure-ai-ml's ValidationResult has it.
-    "spec.validation.validate.passed",
+    "spec.jobs.validate.passed",
 }
 """Names of functions that are no verb and no noun, yet say what they are where they stand."""
 

@@ -406,7 +406,7 @@ def set_warm(job: Any, word: str) -> None:
 def name_experiment(job: Any) -> None:
     """Give a job without an experiment that of the folder, as azure-ai-ml does."""
     if job.experiment_name is None:
-        from drumline.spec.names import default_experiment_name
+        from drumline.spec.paths import default_experiment_name
 
         job.experiment_name = default_experiment_name(os.getcwd())
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Sequence
 
-    from drumline.spec.kinds.report import Report
-    from drumline.spec.reading.tree import Mapping
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.source import Mapping
 
 
 _STDIN = ("-", "/dev/stdin")
@@ -33,9 +33,9 @@ def load_entity(
         return load(sys.stdin.buffer, relative_origin=os.getcwd(), params_override=[*changes, values])
     if arguments.file:
         return load(arguments.file, params_override=[*changes, values])
-    from drumline.spec.kinds.report import Report
-    from drumline.spec.reading.override import apply_overrides
-    from drumline.spec.reading.tree import Mapping, wrap
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.files import apply_overrides
+    from drumline.spec.reading.source import Mapping, wrap
 
     root = wrap({})
     assert isinstance(root, Mapping)

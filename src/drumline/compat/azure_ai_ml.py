@@ -18,8 +18,7 @@ def translate_object(value: Any) -> Any:
 
     Raises SpecError, which names the type, for what has nothing that stands for it.
     """
-    from drumline.spec.foreign.components import is_function
-    from drumline.spec.foreign.jobs import component_of, job_of
+    from drumline.spec.foreign import component_of, is_function, job_of
 
     if isinstance(value, _VALUES) or not (is_foreign(value) or is_function(value)):
         return value

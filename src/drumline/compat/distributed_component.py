@@ -9,7 +9,6 @@ from drumline.compat.run_configuration.environment import DEFAULT_CPU_IMAGE
 from drumline.contract.errors import SpecError
 from drumline.spec.jobs.command import CommandComponent
 from drumline.spec.kinds.records import Record
-from drumline.spec.kinds.report import Report
 from drumline.spec.kinds.values import (
     Anything,
     Flag,
@@ -18,19 +17,19 @@ from drumline.spec.kinds.values import (
     ListOf,
     MapOf,
     Number,
+    Report,
     Text,
     join,
     quote_node,
 )
 from drumline.spec.reading.files import read_yaml
-from drumline.spec.reading.source import problem_at
-from drumline.spec.reading.tree import Mapping, Scalar, Sequence
+from drumline.spec.reading.source import Mapping, Scalar, Sequence, problem_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.reading.source import Node
 
 
 # The tables of component files of ``azure.ml.component`` (v1.5). Keys that they do not know are left out, as in that

@@ -42,7 +42,7 @@ def variables(job: Command, folder: RunFolder, request: Request) -> dict[str, st
     """Return the variables that the manager reads. ``request``: with its number of workers."""
     if not settings(job):
         return {}
-    from drumline.spec.jobs.parallel_command import PROGRAM
+    from drumline.spec.jobs.parallel import PROGRAM
 
     told = {
         **settings(job),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.plan.services import TENSORBOARD, kind_of
-from drumline.spec.keywords import unknown_attributes
+from drumline.spec.hints import unknown_attributes
 from drumline.spec.parts.services import asked_for
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from drumline.spec.registered.datastores import Datastore, HiddenCredentials
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drumline.spec.validation.validate import ValidationResult
+    from drumline.spec.jobs.validate import ValidationResult
 
 T = TypeVar("T")
 
@@ -193,7 +193,7 @@ class ComponentOperations(_Versioned[Component]):
     ) -> ValidationResult:
         """Return every problem; raise SpecError with them when asked to."""
         from drumline.control.assets.asset_records import problems_of
-        from drumline.spec.validation.validate import ValidationResult
+        from drumline.spec.jobs.validate import ValidationResult
 
         problems = problems_of(component)
         if problems and raise_on_failure:

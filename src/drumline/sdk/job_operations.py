@@ -18,7 +18,7 @@ from drumline.sdk.job_list import JobList
 from drumline.sdk.job_views import JobViews, Poller, job_failed
 from drumline.sdk.notebook.kernel import describe_interrupt, is_kernel
 from drumline.sdk.operations import fixed_part, from_description, print_warnings
-from drumline.spec.validation.validate import validate
+from drumline.spec.jobs.validate import validate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
     from drumline.spec.jobs.command import Command
-    from drumline.spec.validation.validate import ValidationResult
+    from drumline.spec.jobs.validate import ValidationResult
 
 
 class JobOperations(JobViews):
@@ -72,7 +72,7 @@ class JobOperations(JobViews):
                 properties=job.properties or None,
             )
         if job.experiment_name is None:
-            from drumline.spec.names import default_experiment_name
+            from drumline.spec.paths import default_experiment_name
 
             job.experiment_name = default_experiment_name(os.getcwd())
         submitted = submit(job, check=not skip_validation)

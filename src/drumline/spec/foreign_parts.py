@@ -21,15 +21,13 @@ _NAMES = {
         "AzureFileDatastore", "CertificateConfiguration", "NoneCredentialConfiguration", "OneLakeDatastore",
         "SasTokenConfiguration", "ServicePrincipalConfiguration",
     ),
-    "drumline.spec.parts.distribution": (
-        "MpiDistribution", "PyTorchDistribution", "RayDistribution", "TensorFlowDistribution",
-    ),
     "drumline.spec.parts.environment": ("BuildContext", "Environment"),
     "drumline.spec.parts.io": ("Input", "Output"),
     "drumline.spec.jobs.pipeline": ("PipelineJobSettings",),
     "drumline.spec.parts.resources": (
         "AmlTokenConfiguration", "CommandJobLimits", "JobResourceConfiguration", "ManagedIdentityConfiguration",
-        "QueueSettings", "ResourceConfiguration", "UserIdentityConfiguration",
+        "MpiDistribution", "PyTorchDistribution", "QueueSettings", "RayDistribution", "ResourceConfiguration",
+        "TensorFlowDistribution", "UserIdentityConfiguration",
     ),
     "drumline.spec.parts.search": (
         "BanditPolicy", "BayesianSamplingAlgorithm", "Choice", "GridSamplingAlgorithm", "LogNormal", "LogUniform",

@@ -10,10 +10,9 @@ import re
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity_types import JOB_TYPES, job_class, job_table
-from drumline.spec.kinds.report import Report
+from drumline.spec.kinds.values import Report
 from drumline.spec.reading.files import read_tree
-from drumline.spec.reading.source import problem_at
-from drumline.spec.reading.tree import Mapping, Scalar, Sequence
+from drumline.spec.reading.source import Mapping, Scalar, Sequence, problem_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from drumline.spec.jobs.job import Job
     from drumline.spec.parts.environment import Environment
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.reading.source import Node
     from drumline.spec.registered.assets import Asset, Data, Model
     from drumline.spec.registered.compute import Compute
     from drumline.spec.registered.datastores import Datastore
@@ -55,7 +54,7 @@ def load_job(
     name, root, base_path = read_tree(source, relative_origin, params_override)
     kind = _job_type(root, name)
     if "run_folder" in root and "creation_context" in root:
-        from drumline.spec.reading.shown import forget_run
+        from drumline.spec.reading.files import forget_run
 
         forget_run(root, job_table(kind).fields)
     report = Report(base_path)
@@ -104,20 +103,20 @@ def load_component(
 
     named: it must have a name, as whatever is registered; a job may refer to a file without one.
     """
-    from drumline.spec.foreign.components import is_function
+    from drumline.spec.foreign import is_function
 
     if is_function(source):
-        from drumline.spec.foreign.jobs import component_of
+        from drumline.spec.foreign import component_of
 
         return component_of(source)
     if hasattr(source, "_pipeline_function"):
-        from drumline.spec.dsl.implied_component import component_of_function
+        from drumline.spec.dsl import component_of_function
 
         return component_of_function(source._pipeline_function)
     if callable(source):
         what = f"{getattr(source, '__name__', source)} is not decorated with @pipeline or @command_component"
         raise SpecError(what, "decorate it")
-    from drumline.spec.jobs.called_component import read_component
+    from drumline.spec.jobs.component import read_component
 
     return read_component(source, relative_origin, params_override, named=named)
 
@@ -251,6 +250,6 @@ def _legacy(root: Mapping) -> list[str]:
 def _list_unused(root: Mapping, overrides: Iterable[dict[str, Any]]) -> list[str]:
     if not overrides:
         return []
-    from drumline.spec.validation.unused_inputs import list_unused
+    from drumline.spec.jobs.validate import list_unused
 
     return list_unused(root, overrides)

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from drumline.contract.drills import KINDS
+from drumline.spec.kinds.lines import Count
 from drumline.spec.kinds.records import Record
-from drumline.spec.kinds.values import Integer, Kind, ListOf, OneOf, Seconds, Text, VersionText
-from drumline.spec.reading.tree import Scalar
+from drumline.spec.kinds.values import Kind, ListOf, OneOf, Seconds, Text, VersionText
+from drumline.spec.reading.source import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.kinds.report import Report
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.source import Node
 
 SURVIVE, FAIL = "survive", "fail"
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600}
-
-
-class PositionNumber(Integer):
-    """A number that counts from 0."""
-
-    word = "a whole number, 0 or more"
-
-    def take(self, node: Node, path: str, report: Report) -> Any:
-        value = super().take(node, path, report)
-        if value is not None and value < 0:
-            self.refuse(node, path, report)
-            return None
-        return value
 
 
 class Length(Kind):
@@ -55,9 +43,9 @@ DRILL = Record(
     {
         "kind": OneOf(*KINDS),
         "name": Text(),
-        "node": PositionNumber(),
-        "rank": PositionNumber(),
-        "at_step": PositionNumber(),
+        "node": Count(0),
+        "rank": Count(0),
+        "at_step": Count(0),
         "after": Length(),
         "for": Length(),
         "between": Text(),
@@ -74,9 +62,9 @@ DRILL = Record(
 DRILLS = Record(
     "a file of drills",
     {
-        "steps": PositionNumber(),
+        "steps": Count(0),
         "for": Length(),
-        "seed": PositionNumber(),
+        "seed": Count(0),
         "metric": Text(),
         "tolerance": Seconds(),
         "drills": ListOf(DRILL),

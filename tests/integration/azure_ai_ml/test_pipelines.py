@@ -19,7 +19,7 @@ import drumline.entities  # noqa: E402
 from drumline.compat.azure_ai_ml import translate_object  # noqa: E402
 from drumline.exceptions import ValidationException  # noqa: E402
 from drumline.spec.jobs.job import to_dict  # noqa: E402
-from drumline.spec.validation.validate import validate  # noqa: E402
+from drumline.spec.jobs.validate import validate  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

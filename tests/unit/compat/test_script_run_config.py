@@ -23,7 +23,7 @@ from drumline.sdk.v1.assets.dataset import (
 )
 from drumline.sdk.v1.assets.datastore import Datastore
 from drumline.spec.jobs.job import to_dict
-from drumline.spec.validation.validate import validate
+from drumline.spec.jobs.validate import validate
 
 
 def job_of(**given):

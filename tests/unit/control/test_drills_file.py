@@ -13,7 +13,7 @@ from drumline.control.rehearsal import drills_file, facts, rehearse
 from drumline.control.rehearsal.drills_file import PlannedDrill, Rehearsal
 from drumline.control.rehearsal.facts import RunFacts
 from drumline.control.rehearsal.rehearse import RunWatch
-from drumline.spec.parts.distribution import PyTorchDistribution
+from drumline.spec.parts.resources import PyTorchDistribution
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from drumline.control.environments.environment_builds import TargetMachine, plan
 from drumline.control.environments.recipes import recipe_of
 from drumline.control.submission import planning
 from drumline.entities import Environment
-from drumline.spec.parts.distribution import PyTorchDistribution
-from drumline.spec.reading.tree import wrap
+from drumline.spec.parts.resources import PyTorchDistribution
+from drumline.spec.reading.source import wrap
 
 HERE = TargetMachine(sys.executable)
 PIP = {

@@ -6,7 +6,7 @@ from planning import plan
 from drumline.contract.errors import PlanError
 from drumline.contract.mpi import OPEN_MPI, Mpi
 from drumline.contract.plan import Build, Plan
-from drumline.spec.parts.distribution import MpiDistribution, PyTorchDistribution, RayDistribution
+from drumline.spec.parts.resources import MpiDistribution, PyTorchDistribution, RayDistribution
 
 
 def contained(kind="podman", recipe=None, at=None, **job):

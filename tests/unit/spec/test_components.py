@@ -12,8 +12,7 @@ from drumline.dsl import pipeline
 from drumline.entities import CommandComponent, Environment, PipelineComponent, PyTorchDistribution
 from drumline.spec.jobs.command import Command
 from drumline.spec.jobs.component import to_dict
-from drumline.spec.jobs.pipeline import PipelineJob
-from drumline.spec.jobs.pipeline_nodes import to_node
+from drumline.spec.jobs.pipeline import PipelineJob, to_node
 from drumline.spec.jobs.steps import fill_component
 
 COMMAND = """

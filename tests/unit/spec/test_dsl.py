@@ -18,7 +18,7 @@ from drumline.entities import CommandComponent, Environment, PipelineJob, Resour
 from drumline.plan.pipelines.graph import build_graph
 from drumline.spec.jobs.job import to_dict
 from drumline.spec.jobs.steps import fill_component
-from drumline.spec.validation.validate import validate
+from drumline.spec.jobs.validate import validate
 
 STEP = CommandComponent(
     name="step",

@@ -28,8 +28,8 @@ from drumline.entities import (
 )
 from drumline.spec.jobs.command import command
 from drumline.spec.jobs.job import to_dict, to_yaml
+from drumline.spec.jobs.validate import validate
 from drumline.spec.load import load_data, load_job
-from drumline.spec.validation.validate import validate
 
 
 def job(**kwargs) -> Command:

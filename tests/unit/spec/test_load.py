@@ -10,8 +10,8 @@ import pytest
 from drumline.contract.errors import SpecError
 from drumline.spec.jobs.command import Command
 from drumline.spec.load import load_environment, load_job
-from drumline.spec.parts.distribution import PyTorchDistribution
 from drumline.spec.parts.io import Input, Output
+from drumline.spec.parts.resources import PyTorchDistribution
 from drumline.spec.paths import resolve
 
 JOB = """

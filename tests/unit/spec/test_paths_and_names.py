@@ -7,8 +7,7 @@ import re
 import pytest
 
 from drumline.spec.jobs.command import command
-from drumline.spec.names import default_experiment_name, random_name
-from drumline.spec.paths import is_remote, resolve, scheme_of
+from drumline.spec.paths import default_experiment_name, is_remote, random_name, resolve, scheme_of
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from drumline.contract.errors import SpecError
 from drumline.spec.jobs.job import to_dict
 from drumline.spec.jobs.pipeline import PipelineJob
 from drumline.spec.jobs.sweep import SweepJob
+from drumline.spec.jobs.validate import validate
 from drumline.spec.load import load_job
-from drumline.spec.validation.validate import validate
 
 COMPONENT = """
 name: c

@@ -14,8 +14,8 @@ from drumline.contract.errors import SpecError
 from drumline.spec.jobs.command import COMMAND_JOB
 from drumline.spec.jobs.pipeline_tables import PIPELINE_JOB
 from drumline.spec.jobs.sweep import SWEEP_JOB
+from drumline.spec.jobs.validate import validate
 from drumline.spec.load import load_job
-from drumline.spec.validation.validate import validate
 
 QUIET = settings(
     deadline=None,

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from drumline.contract.errors import SpecError
-from drumline.spec.reading.source import MAX_DEPTH, MAX_NODES, parse
-from drumline.spec.reading.tree import plain
+from drumline.spec.reading.source import MAX_DEPTH, MAX_NODES, parse, plain
 
 SCALARS = """
 a: yes

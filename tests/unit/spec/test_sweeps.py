@@ -11,10 +11,9 @@ from drumline.contract.errors import SpecError
 from drumline.entities import CommandJobLimits, Input, Output, QueueSettings, Sweep
 from drumline.spec.jobs.command import CommandComponent, command
 from drumline.spec.jobs.job import to_dict
-from drumline.spec.jobs.sweep import resolve_trial
-from drumline.spec.jobs.trial import ParameterizedCommand
+from drumline.spec.jobs.sweep import ParameterizedCommand, resolve_trial
+from drumline.spec.jobs.validate import validate
 from drumline.spec.load import load_job
-from drumline.spec.validation.validate import validate
 from drumline.sweep import (
     BanditPolicy,
     BayesianSamplingAlgorithm,

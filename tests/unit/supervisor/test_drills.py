@@ -12,7 +12,7 @@ from drumline.contract.drills import DrillRequest, read_request
 from drumline.contract.folder import RunFolder, private_folder
 from drumline.contract.messages import DrillTaken
 from drumline.contract.outcome import fold
-from drumline.spec.parts.distribution import PyTorchDistribution
+from drumline.spec.parts.resources import PyTorchDistribution
 from drumline.supervisor.drills.drills import Drills
 from drumline.supervisor.drills.refusals import explain_refusal, explain_target
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from drumline.cli.arguments import Parser
 from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
-from drumline.spec.names import default_experiment_name
+from drumline.spec.paths import default_experiment_name
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -259,8 +259,8 @@ def _check(text: str, folder: str) -> None:
     import io
 
     from drumline.contract.errors import SpecError
+    from drumline.spec.jobs.validate import validate
     from drumline.spec.load import load_job
-    from drumline.spec.validation.validate import validate
 
     result = validate(load_job(io.BytesIO(text.encode()), relative_origin=folder))
     if not result.passed:

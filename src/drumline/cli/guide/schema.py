@@ -9,7 +9,7 @@ import sys
 from drumline.cli.arguments import Parser
 from drumline.contract.folder import private_folder, write_whole
 from drumline.contract.ownership import make_home
-from drumline.spec import json_schema
+from drumline.spec import entity_types
 
 
 def main(argv: list[str]) -> int:
@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "kind",
         nargs="?",
-        choices=json_schema.KINDS,
+        choices=entity_types.KINDS,
         default="job",
         metavar="KIND",
         help="default: job, of any type",
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
         "--out", metavar="FILE", help="write it to a file, and print the line that a YAML file needs"
     )
     arguments = parser.parse_args(argv)
-    text = json.dumps(json_schema.make_schema(arguments.kind), indent=1) + "\n"
+    text = json.dumps(entity_types.make_schema(arguments.kind), indent=1) + "\n"
     if not arguments.out:
         sys.stdout.write(text)
         return 0
@@ -51,7 +51,7 @@ def write_schema(path: str, text: str) -> str:
 
 def store_schema(kind: str) -> str:
     """Write the schema of a kind of file into the home, and return its path; empty for a home that is read-only."""
-    from drumline.spec.json_schema import make_schema
+    from drumline.spec.entity_types import make_schema
 
     try:
         folder = os.path.join(make_home(), "schemas")

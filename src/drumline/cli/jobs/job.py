@@ -203,7 +203,7 @@ def _validate_arguments(parser: Parser) -> None:
 
 def _validate(arguments: Namespace) -> int:
     """Report Azure's verdict. Jobs that Azure accepts and ``create`` would refuse get a warning."""
-    from drumline.spec.validation.validate import validate
+    from drumline.spec.jobs.validate import validate
 
     job = load_job_file(arguments.file, arguments.set)
     result = validate(job)

@@ -258,7 +258,7 @@ def _build_job(arguments: Namespace, program: list[str]) -> Command:
     import shlex
 
     from drumline.spec.jobs.command import command
-    from drumline.spec.names import default_experiment_name
+    from drumline.spec.paths import default_experiment_name
 
     return command(
         name=arguments.name,

@@ -158,7 +158,7 @@ def read_conda(path: str | os.PathLike[str]) -> dict[str, Any]:
     import os
 
     from drumline.spec.reading.files import read_yaml
-    from drumline.spec.reading.tree import plain
+    from drumline.spec.reading.source import plain
 
     values: dict[str, Any] = plain(read_yaml(os.fspath(path), os.fspath(path)))
     return values

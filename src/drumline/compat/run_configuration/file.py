@@ -18,10 +18,9 @@ from drumline.compat.run_configuration.sections import (
 )
 from drumline.contract.errors import SpecError
 from drumline.spec.kinds.records import Record
-from drumline.spec.kinds.report import Report
-from drumline.spec.kinds.values import Anything, Flag, Integer, ListOf, MapOf, OneOf, Text, TextOrList
+from drumline.spec.kinds.values import Anything, Flag, Integer, ListOf, MapOf, OneOf, Report, Text, TextOrList
 from drumline.spec.reading.files import read_yaml
-from drumline.spec.reading.tree import Mapping
+from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

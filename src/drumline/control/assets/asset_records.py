@@ -91,7 +91,7 @@ def entity_of(kind: str, name: str, version: str, values: dict[str, Any]) -> Any
 
 
 def _component(**values: Any) -> Any:
-    from drumline.spec.jobs.called_component import class_of
+    from drumline.spec.jobs.component import class_of
 
     return class_of(values)(**{key: value for key, value in values.items() if key != "type"})
 
@@ -154,9 +154,9 @@ def _near(path: str) -> str:
 
 
 def _of_environment(environment: Environment) -> tuple[dict[str, Any], list[str]]:
-    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.values import Report
     from drumline.spec.parts import environment as spec
-    from drumline.spec.reading.tree import Mapping, wrap
+    from drumline.spec.reading.source import Mapping, wrap
 
     values = spec.to_dict(environment)
     root = wrap(values)
@@ -235,8 +235,8 @@ def problems_of(component: Component) -> list[Problem]:
     """Check a component that was built or changed in Python as its file would be."""
     from drumline.spec.entity_types import component_table
     from drumline.spec.jobs.component import to_dict
-    from drumline.spec.kinds.report import Report
-    from drumline.spec.reading.tree import wrap
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.source import wrap
 
     values = to_dict(component)
     report = Report(component.base_path)

@@ -186,7 +186,7 @@ class _ReferenceResolver:
         root = self.job._root
         said = wanted != "uri_folder"  # What Python has where nothing is said.
         if root is not None:
-            from drumline.spec.reading.tree import find
+            from drumline.spec.reading.source import find
 
             if find(root, f"inputs.{name}") is not None:
                 said = find(root, f"inputs.{name}.type") is not None

@@ -126,7 +126,7 @@ class _PipelineDriver:
 
     def _job(self, name: str) -> Any:
         """Return the job of a step whose needs have completed. Raises DrumlineError."""
-        from drumline.spec.jobs.pipeline_nodes import to_node
+        from drumline.spec.jobs.pipeline import to_node
 
         step = self._steps[name]
         with builder.building(None):

@@ -19,13 +19,13 @@ from drumline.contract.plan import Build
 from drumline.contract.record import NamedTuple
 from drumline.control.environments.recipes import Recipe, fits, recipe_of
 from drumline.spec.paths import resolve
-from drumline.spec.reading.tree import wrap
+from drumline.spec.reading.source import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.spec.parts.environment import Environment
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.reading.source import Node
 
 
 # The interpreter that a path stands for, and the one that is active, on this machine.
@@ -166,7 +166,7 @@ def _conda(given: Environment, path: str, written: Node | None) -> _Conda | None
     recipe, problems = recipe_of(root, folder, f"{path}.conda_file")
     if problems:
         raise PlanError(problems)
-    from drumline.spec.reading.tree import plain
+    from drumline.spec.reading.source import plain
 
     content = plain(root)
     return _Conda(recipe, content if isinstance(content, dict) else {})
@@ -175,7 +175,7 @@ def _conda(given: Environment, path: str, written: Node | None) -> _Conda | None
 def _read(given: Environment, written: Node | None) -> tuple[Node, str]:
     """Read the conda file with positions, and return its folder too. Raises SpecError."""
     if not isinstance(given.conda_file, str):
-        from drumline.spec.reading.tree import find, plain
+        from drumline.spec.reading.source import find, plain
 
         node = find(written, "conda_file") if written is not None else None
         same = node is not None and plain(node) == given.conda_file

@@ -19,14 +19,13 @@ from drumline.contract.errors import Problem, SpecError
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_size
 from drumline.spec.paths import is_remote, local_part
-from drumline.spec.reading.source import problem_at
-from drumline.spec.reading.tree import Mapping, Scalar, Sequence, find, plain
+from drumline.spec.reading.source import Mapping, Scalar, Sequence, find, plain, problem_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from io import BufferedReader
 
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.reading.source import Node
 
 
 # Lines for pip, as a conda file has them below ``pip:``: files that they name are taken in, their paths are in full.

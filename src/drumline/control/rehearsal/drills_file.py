@@ -13,7 +13,7 @@ from drumline.supervisor.drills.refusals import explain_refusal, explain_target
 
 if TYPE_CHECKING:
     from drumline.contract.plan import Plan
-    from drumline.spec.reading.tree import Mapping
+    from drumline.spec.reading.source import Mapping
 
 DEFAULT = "default"
 _USUAL = ("preempt", "kill-rank", "kill-agent", "wedge", "power-off", "partition", "slow-link", "slow-cpu")
@@ -67,7 +67,7 @@ def choose_usual(plan: Plan, seed: int) -> Rehearsal:
 
 def read_file(path: str, plan: Plan) -> Rehearsal:
     """Read a file of drills for a job with that plan. Raises SpecError with every mistake."""
-    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.values import Report
     from drumline.spec.reading.files import read_yaml
     from drumline.spec.rehearsal import DRILLS, FAIL
 
@@ -128,8 +128,7 @@ def _explain_mistake(request: DrillRequest, plan: Plan) -> str:
 
 
 def _locate(root: Mapping, index: int | None, what: str) -> Problem:
-    from drumline.spec.reading.source import problem_at
-    from drumline.spec.reading.tree import Sequence
+    from drumline.spec.reading.source import Sequence, problem_at
 
     node = root.get("drills")
     if index is not None and isinstance(node, Sequence):

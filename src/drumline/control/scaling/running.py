@@ -27,7 +27,7 @@ from drumline.control.submission.submit import submit
 from drumline.engines.table import is_elsewhere
 from drumline.plan.search.known_inputs import find_number
 from drumline.plan.search.tuning import count_warm_steps, list_measured_settings
-from drumline.spec import names
+from drumline.spec import paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -165,7 +165,7 @@ def run_sizes(
 
 def _start(job: Any, guard: JobGuard) -> RunFolder:
     """Submit a job that ends with this process. Raises as ``submit``."""
-    job.name = names.random_name()
+    job.name = paths.random_name()
     guard.watch(job.name)
     return submit(job).folder
 

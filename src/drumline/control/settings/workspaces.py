@@ -15,8 +15,8 @@ from drumline.control.jobs.recovery import recover
 from drumline.control.readable import readable
 from drumline.control.settings import tracking
 from drumline.linux import mounts
-from drumline.spec.kinds.report import Report
-from drumline.spec.reading.tree import wrap
+from drumline.spec.kinds.values import Report
+from drumline.spec.reading.source import wrap
 from drumline.spec.registered.workspace import Workspace, from_tree, load_workspace, to_dict
 from drumline.tracking import mlflow_files
 

@@ -19,7 +19,7 @@ from drumline.control.submission.fields import locate_problems
 from drumline.control.submission.warning_groups import group_warnings
 from drumline.engines.local import machine
 from drumline.plan import unsupported
-from drumline.spec import names
+from drumline.spec import paths
 
 if TYPE_CHECKING:
     from drumline.spec.jobs.job import Job
@@ -84,7 +84,7 @@ def _write_folder(job: Job, *, check: bool) -> _WrittenJob:
     # The driver runs here, wherever its steps do.
     machine.check_can_run()
     named = bool(job.name)
-    job.name = job.name or names.random_name()
+    job.name = job.name or paths.random_name()
     try:
         graph, warnings = prepare(job, validate=check)
         secret_names = list_names(graph)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def check_fields(job: Any) -> None:
     """Raise SpecError with every field that is wrong by itself."""
-    from drumline.spec.validation.validate import validate
+    from drumline.spec.jobs.validate import validate
 
     result = validate(job)
     if not result.passed:
@@ -29,7 +29,7 @@ def locate_problems(job: Any) -> Iterator[None]:
         yield
     except PlanError as error:
         if job._root is not None:
-            from drumline.spec.validation.validate import locate_problems
+            from drumline.spec.jobs.validate import locate_problems
 
             error.problems = tuple(locate_problems(error.problems, job))
         raise

@@ -9,8 +9,7 @@ from drumline.contract.errors import PlanError
 from drumline.contract.folder import open_text
 from drumline.control.jobs.output_links import output_path
 from drumline.spec.kinds.values import PRIMITIVES
-from drumline.spec.parts.bindings import PATTERN, Binding, texts_of
-from drumline.spec.parts.io import Input, fits_primitive, to_input
+from drumline.spec.parts.io import PATTERN, Binding, Input, fits_primitive, texts_of, to_input
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -26,7 +26,7 @@ from drumline.control.submission.planning import (
 )
 from drumline.engines.local import machine
 from drumline.engines.table import engine
-from drumline.spec import names
+from drumline.spec import paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,7 +65,7 @@ def submit(
         return Submitted(driven.name, driven, None, tuple(warned))
     run = _run_where_it_ran(job, run)
     given, named = job, bool(job.name)
-    job.name = job.name or names.random_name()
+    job.name = job.name or paths.random_name()
     with run_folder.hold_removal_lock(home()):
         try:
             job = fill_component(job)

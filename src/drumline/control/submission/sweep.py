@@ -13,8 +13,7 @@ from drumline.plan.search.request import request_of
 from drumline.plan.search.samplers import next_params
 from drumline.plan.search.trials import trial_job
 from drumline.plan.search.tuning import PROPERTY
-from drumline.spec.jobs.sweep import resolve_trial
-from drumline.spec.jobs.trial import ParameterizedCommand
+from drumline.spec.jobs.sweep import ParameterizedCommand, resolve_trial
 
 if TYPE_CHECKING:
     from drumline.plan.search.request import SearchRequest

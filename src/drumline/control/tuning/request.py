@@ -37,8 +37,7 @@ from drumline.plan.search.tuning import (
     to_text,
 )
 from drumline.spec.jobs.job import to_dict
-from drumline.spec.jobs.sweep import SweepJob
-from drumline.spec.jobs.trial import copy_program
+from drumline.spec.jobs.sweep import SweepJob, copy_program
 from drumline.spec.parts.search import Choice
 
 if TYPE_CHECKING:

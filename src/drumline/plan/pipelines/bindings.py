@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import Problem
 from drumline.spec.hints import did_you_mean
-from drumline.spec.jobs.parallel_command import FOLDER, TABLES
+from drumline.spec.jobs.parallel import FOLDER, TABLES
 from drumline.spec.kinds.values import PRIMITIVES
-from drumline.spec.parts.bindings import PATTERN, RESERVED_OUTPUTS, Binding, texts_of
-from drumline.spec.parts.io import fits_primitive
+from drumline.spec.parts.io import PATTERN, RESERVED_OUTPUTS, Binding, fits_primitive, texts_of
 
 if TYPE_CHECKING:
     from drumline.plan.pipelines.step import Step

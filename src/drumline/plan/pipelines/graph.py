@@ -14,10 +14,10 @@ from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, Pr
 from drumline.plan.pipelines import bindings
 from drumline.plan.pipelines.step import Graph, Step
 from drumline.spec.jobs.steps import fill_component
-from drumline.spec.parts.bindings import texts_of
+from drumline.spec.parts.io import texts_of
 
 if TYPE_CHECKING:
-    from drumline.spec.jobs.called_component import Lookup
+    from drumline.spec.jobs.component import Lookup
     from drumline.spec.jobs.job import Job
     from drumline.spec.jobs.pipeline import PipelineJob
 

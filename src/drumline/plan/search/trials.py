@@ -15,8 +15,7 @@ from drumline.spec.parts.search import ParameterExpression
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from drumline.spec.jobs.sweep import SweepJob
-    from drumline.spec.jobs.trial import ParameterizedCommand
+    from drumline.spec.jobs.sweep import ParameterizedCommand, SweepJob
 
 
 def name_of(sweep: str, number: int) -> str:

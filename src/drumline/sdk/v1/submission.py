@@ -9,10 +9,10 @@ from drumline.control.submission.fields import fill_component
 from drumline.sdk.v1.experiment import Experiment
 from drumline.sdk.v1.runs.run import Run
 from drumline.sdk.v1.workspace import Workspace
-from drumline.spec.validation.validate import validate as check
+from drumline.spec.jobs.validate import validate as check
 
 if TYPE_CHECKING:
-    from drumline.spec.validation.validate import ValidationResult
+    from drumline.spec.jobs.validate import ValidationResult
 
 
 def submit(

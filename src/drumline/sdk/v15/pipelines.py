@@ -14,7 +14,7 @@ from drumline.sdk.v1.submission import submit, validate
 from drumline.sdk.v15.components import StepNode, to_input
 from drumline.sdk.v15.settings import compute_name
 from drumline.spec import builder
-from drumline.spec.dsl.pipeline_function import pipeline as today
+from drumline.spec.dsl import pipeline as today
 from drumline.spec.jobs.pipeline import PipelineJob
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from drumline.sdk.v1.runs.run import Run
     from drumline.sdk.v1.workspace import Workspace
-    from drumline.spec.validation.validate import ValidationResult
+    from drumline.spec.jobs.validate import ValidationResult
 
 
 class Pipeline:

@@ -7,18 +7,23 @@ from copy import deepcopy
 
 from drumline.contract.errors import SpecError
 from drumline.spec import builder
-from drumline.spec.jobs.calling import Calling
+from drumline.spec.hints import refuse_unknown
 from drumline.spec.jobs.component import Component, declare_job, list_declarations
-from drumline.spec.jobs.job import READ_ONLY
-from drumline.spec.jobs.program import DRUMLINE, VARIABLES, RankProgram
-from drumline.spec.keywords import refuse_unknown
+from drumline.spec.jobs.job import DRUMLINE, READ_ONLY, VARIABLES, Calling, RankProgram
 from drumline.spec.kinds.fields import field
 from drumline.spec.kinds.records import Record, list_fields
-from drumline.spec.kinds.values import Anything, ListOf, MapOf, OneOf, Text, join
-from drumline.spec.parts.distribution import LOOSE_DISTRIBUTION
+from drumline.spec.kinds.values import (
+    Anything,
+    ListOf,
+    MapOf,
+    OneOf,
+    Text,
+    join,
+)
 from drumline.spec.parts.environment import base_of, settle_environment
 from drumline.spec.parts.resources import (
     LIMITS,
+    LOOSE_DISTRIBUTION,
     LOOSE_RESOURCES,
     RESOURCES,
     CommandJobLimits,
@@ -26,7 +31,7 @@ from drumline.spec.parts.resources import (
     QueueSettings,
 )
 from drumline.spec.paths import is_remote, resolve
-from drumline.spec.reading.tree import Mapping, Scalar
+from drumline.spec.reading.source import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,8 +39,9 @@ if TYPE_CHECKING:
 
     from drumline.spec.jobs.sweep import SweepJob
     from drumline.spec.kinds.fields import OrEmpty
-    from drumline.spec.kinds.report import Report
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.source import Node
+
 
 _TEXT = Text()
 _BOUND = r"\$\{\{\s*(inputs|outputs|search_space)\.([\w.-]+)\s*\}\}"

@@ -1,28 +1,54 @@
-"""The common base of all jobs: names, notes, and where they were read from."""
+"""The common base of all jobs, of those that may call a component, and of what has a program for its ranks."""
 
 from __future__ import annotations
 
 import os
+from copy import deepcopy
 
-from drumline.contract.errors import hide_passwords
-from drumline.spec.entity import plain, write_yaml
-from drumline.spec.keywords import refuse_unknown
-from drumline.spec.kinds.fields import Located, field
-from drumline.spec.kinds.values import MapOf, Text
-from drumline.spec.parts.bindings import PATTERN
-from drumline.spec.parts.environment import settle_environment
-from drumline.spec.parts.resources import IDENTITY, CommandJobLimits, JobResourceConfiguration, QueueSettings
+from drumline.contract.errors import SpecError, hide_passwords
+from drumline.spec import builder
+from drumline.spec.entity import fill, plain, write_yaml
+from drumline.spec.hints import add_place, refuse_unknown
+from drumline.spec.kinds.fields import Declared, Located, field
+from drumline.spec.kinds.locations import Code
+from drumline.spec.kinds.records import Record, list_kinds
+from drumline.spec.kinds.values import (
+    Anything,
+    Flag,
+    Integer,
+    ListOf,
+    MapOf,
+    OneOf,
+    Seconds,
+    Switch,
+    Text,
+    VersionText,
+    refuse_wrong,
+)
+from drumline.spec.parts.environment import EnvironmentKind, settle_environment
+from drumline.spec.parts.io import INPUTS, OUTPUTS, PATTERN, Inputs, Outputs
+from drumline.spec.parts.resources import (
+    DISTRIBUTION,
+    IDENTITY,
+    PYTHON_RESOURCES,
+    QUEUE_SETTINGS,
+    CommandJobLimits,
+    JobResourceConfiguration,
+    QueueSettings,
+)
 from drumline.spec.parts.services import SERVICES
 from drumline.spec.paths import is_remote, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import IO, Any
+    from typing import IO, Any, Self
 
     from drumline.spec.kinds.fields import MadeOf, OrEmpty
+    from drumline.spec.kinds.records import Part
     from drumline.spec.parts.services import Services
-    from drumline.spec.reading.tree import Mapping
+    from drumline.spec.reading.source import Mapping
+
 
 _TEXT = Text()
 READ_ONLY = ("$schema", "id", "status", "creation_context", "log_files")
@@ -191,3 +217,160 @@ def write(job: Job, dest: str | os.PathLike[str] | IO[str], *, overwrite: bool =
     text = to_yaml(job, absolute=folder != job.base_path)
     with open(dest, "w" if overwrite else "x", encoding="utf-8") as file:
         file.write(text)
+
+
+class Calling(Job):
+    _adopted: tuple[str, ...] = ()
+    """Fields that it takes from its component where it has none itself: scripts change them of a node."""
+
+    _input_example = ""
+    """How its inputs are given in a call."""
+
+    inputs: MadeOf[Inputs] = field(INPUTS, factory=Inputs)
+    outputs: MadeOf[Outputs] = field(OUTPUTS, factory=Outputs)
+
+    def _become_node(self) -> None:
+        """End the constructor: take what the component has, and join the pipeline that is being built."""
+        self._is_pattern = self.called_component is None
+        """Whether, within a pipeline, it is a node only as long as it is not called."""
+        self._replaced: dict[str, Any] = {}
+        """Inputs as they were before the call that it comes from gave others."""
+        if hasattr(self.called_component, "outputs"):
+            self._take_after(self.called_component)
+        builder.register(self)
+
+    def _take_after(self, component: Any) -> None:
+        for name in self._adopted:
+            if getattr(self, name) is None:
+                setattr(self, name, deepcopy(getattr(component, name)))
+        for name, output in component.outputs.items():
+            if name not in self.outputs:
+                self.outputs[name] = deepcopy(output)
+
+    def _set_given(self, attribute: str, make: type[Part], given: dict[str, Any]) -> None:
+        """
+        Set those fields of an attribute that are not None; ``make`` makes the attribute where it is not there.
+
+        Raises SpecError for a value that its field cannot hold.
+        """
+        if make._checks_values:
+            refuse_wrong(given, list_kinds(make))
+        target = getattr(self, attribute) or make()
+        for name, value in given.items():
+            if value is not None:
+                setattr(target, name, value)
+        setattr(self, attribute, target)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Self:
+        """Copy the job with some inputs replaced. Raises SpecError for an input that it does not have."""
+        if args:
+            raise SpecError("a job takes inputs by name", f"write {self._input_example}")
+        takes = {**self.inputs, **getattr(self.called_component, "inputs", {})}
+        unknown = next((name for name in kwargs if name not in takes), None)
+        if unknown is not None:
+            known = ", ".join(map(repr, takes)) or "none"
+            raise SpecError(f"the job has no input {unknown!r}", f"valid keywords: {known}")
+        if self._is_pattern:
+            builder.withdraw(self)
+        copied = deepcopy(self)
+        copied._is_pattern = False
+        copied.name = None
+        copied._replaced = {name: self.inputs[name] for name in kwargs if name in self.inputs}
+        fill(copied.inputs, kwargs)
+        builder.register(copied)
+        return copied
+
+    @property
+    def component(self) -> Any:
+        """Return the component that it calls, or what refers to one; else what the job itself would be as one."""
+        own = self.called_component
+        return own if own is not None else self._implied_component()
+
+    @component.setter
+    def component(self, value: Any) -> None:
+        self.__dict__["component"] = value
+
+    def _implied_component(self) -> Any:
+        """Return the component that the job would be, with its inputs as declarations."""
+        raise NotImplementedError
+
+    @property
+    def called_component(self) -> Any:
+        """Return the component that it calls; None for none."""
+        return self.__dict__.get("component")
+
+    def _values(self) -> dict[str, Any]:
+        values = {
+            name: self.called_component if name == "component" else getattr(self, name, None)
+            for name in self._fields
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+DRUMLINE = Record(
+    "drumline",
+    {
+        "grace": field(Seconds(), "Seconds between SIGTERM and SIGKILL; default 30."),
+        "hang_after": field(
+            Seconds(),
+            "Seconds without progress of any rank after which a hang is reported; default 300, 0: never.",
+        ),
+        "hang_action": field(
+            OneOf("report", "end", "restart"), "What to do when the job hangs; default report."
+        ),
+        "max_restarts": field(Integer(), "How often to start all ranks again after one fails; default 0."),
+        "restart_on": field(
+            ListOf(VersionText()), "The failures after which to restart: failure, node, hang, or exit codes."
+        ),
+        "once": field(
+            Flag(), "Run the command on node 0 alone: it is a launcher that reaches the other nodes by ssh."
+        ),
+        "mpi": field(
+            OneOf("launcher", "environment"), "launcher: mpirun starts the ranks; environment: Drumline does."
+        ),
+        "mount": field(
+            OneOf("auto", "always", "never"), "Whether remote inputs are mounted instead of downloaded."
+        ),
+        "warm": field(Switch("auto"), "Whether ranks are forked from a warm interpreter."),
+        "preflight": field(
+            Switch("auto", "only"),
+            "Whether nodes are checked before the ranks start: auto, on or off; only: no rank starts.",
+        ),
+        "steps": field(Switch("auto"), "Whether the steps of training loops are followed: auto, on or off."),
+        "chief": field(Flag(), "Whether TensorFlow has a chief."),
+        "evaluator": field(Flag(), "Whether TensorFlow has an evaluator."),
+        "environment": field(
+            OneOf("current"), "current: ignore the environment, and run with the Python that submits."
+        ),
+        "secrets": ListOf(_TEXT),
+        "notify": ListOf(Anything()),
+    },
+)
+
+add_place("drumline", DRUMLINE.fields)
+
+
+VARIABLES = MapOf(Anything())
+
+
+class RankProgram(Declared):
+    """Setting a part such as ``distribution``, ``resources`` or ``environment`` to a dictionary makes the object."""
+
+    command: str | None = field(_TEXT, "The shell command that every rank runs.", default=None)
+    code: Any = field(
+        Code(),
+        "The folder that is copied to the job, and is its working folder; relative to this file.",
+        default=None,
+    )
+    environment: Any = field(
+        EnvironmentKind(),
+        "The packages or the image of the job; default: the Python that submits it.",
+        default=None,
+    )
+    distribution: Any = field(
+        DISTRIBUTION,
+        "How the processes of the job find each other; without it, one process on each node.",
+        default=None,
+    )
+    resources: Any = field(PYTHON_RESOURCES, "The number of nodes and what each of them has.", default=None)
+    queue_settings: Any = field(QUEUE_SETTINGS, "The priority of the job.", default=None)

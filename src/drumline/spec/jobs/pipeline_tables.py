@@ -5,35 +5,30 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from drumline.spec.jobs.called_component import type_of
 from drumline.spec.jobs.command import COMMAND_JOB, Command
 from drumline.spec.jobs.command import COMPONENT as COMMAND_COMPONENT
-from drumline.spec.jobs.component import list_declarations
-from drumline.spec.jobs.job import READ_ONLY, Job
+from drumline.spec.jobs.component import list_declarations, type_of
+from drumline.spec.jobs.job import READ_ONLY, Job, RankProgram
 from drumline.spec.jobs.parallel import COMPONENT as PARALLEL_COMPONENT
 from drumline.spec.jobs.parallel import Parallel
 from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob
-from drumline.spec.jobs.program import RankProgram
-from drumline.spec.jobs.sweep import SweepSearch
-from drumline.spec.jobs.trial import TRIAL
+from drumline.spec.jobs.sweep import TRIAL, SweepSearch
 from drumline.spec.kinds.locations import check_file
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import PRIMITIVES, Anything, Kind, MapOf, OneOf, Text, join, quote_node
-from drumline.spec.parts.bindings import PATTERN
-from drumline.spec.parts.distribution import DISTRIBUTION
 from drumline.spec.parts.environment import EnvironmentKind
-from drumline.spec.parts.io import INPUTS, JobOutputRecord
-from drumline.spec.parts.resources import IDENTITY, RESOURCES
+from drumline.spec.parts.io import INPUTS, PATTERN, JobOutputRecord
+from drumline.spec.parts.resources import DISTRIBUTION, IDENTITY, RESOURCES
 from drumline.spec.parts.services import SERVICES
-from drumline.spec.reading.tree import Mapping, Scalar
+from drumline.spec.reading.source import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.kinds.report import Report
     from drumline.spec.kinds.schemas import Schemas
-    from drumline.spec.reading.tree import Node as TreeNode
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.source import Node as TreeNode
 
 NODE_NAME = re.compile(r"[a-z_][a-z\d_]*\Z")
 _TEXT = Text()

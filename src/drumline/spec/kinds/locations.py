@@ -12,16 +12,16 @@ from drumline.contract.errors import SpecError
 from drumline.spec.entity import text_path
 from drumline.spec.kinds.values import Kind
 from drumline.spec.reading.files import read_yaml
-from drumline.spec.reading.tree import Scalar
+from drumline.spec.reading.source import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from drumline.contract.errors import Problem
-    from drumline.spec.kinds.report import Report
     from drumline.spec.kinds.schemas import Schemas
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.source import Node
 
 _URL = (
     r"(?:https?|ftps?)://(?:[^\s/@]*@)?"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
 READ_ONLY = "Read-only: accepted, and not used."
@@ -12,14 +12,13 @@ READ_ONLY = "Read-only: accepted, and not used."
 
 class Schemas:
     """
-    The definitions that were made so far. ``describe``: the text for a key of a thing, empty for none.
+    The definitions that were made so far.
 
     Draft 7: the newest that the language server of YAML's editors knows.
     """
 
-    def __init__(self, describe: Callable[[str, str], str]) -> None:
+    def __init__(self) -> None:
         self.definitions: dict[str, Any] = {}
-        self._describe = describe
         self._names: dict[int, str] = {}
         self._kept: list[object] = []
 
@@ -27,6 +26,12 @@ class Schemas:
         """Return the schema of a kind, which may be null where the kind says so."""
         made: dict[str, Any] = kind.json_schema(self)
         return {"anyOf": [made, {"type": "null"}]} if kind.nullable and made else made
+
+    def make_by_type(self, tables: Mapping[str, Any]) -> dict[str, Any]:
+        """Make the schema of a mapping of one of several types; the first is that of a mapping without ``type``."""
+        rules = [when_type([name], self.make(table)) for name, table in tables.items()]
+        rules.append({"if": lacks("type"), "then": self.make(next(iter(tables.values())))})
+        return {"type": "object", "properties": {"type": {"enum": list(tables)}}, "allOf": rules}
 
     def share(
         self, owner: object, noun: str, make_definition: Callable[[], dict[str, Any]]
@@ -49,7 +54,7 @@ class Schemas:
 
     def describe(self, noun: str, key: str, made: dict[str, Any], text: str = "") -> dict[str, Any]:
         """Return the schema of a key with its description; beside a reference it would not count."""
-        text = text or self._describe(noun, key)
+        text = text or _BY_NOUN.get(f"{noun}.{key}", _TEXTS.get(key, ""))
         if not text:
             return made
         return {"description": text, **({"allOf": [made]} if "$ref" in made else made)}
@@ -77,3 +82,31 @@ def when_type(words: Iterable[str], then: dict[str, Any]) -> dict[str, Any]:
 
 def lacks(key: str) -> dict[str, Any]:
     return {"not": {"required": [key]}}
+
+
+_TEXTS = {
+    # every job
+    "type": "The type of this thing.",
+    "name": "The name; default: a generated one.",
+    "description": "A text of your own.",
+    "tags": "Names and values of your own.",
+    "properties": "Names and values that programs set.",
+    "inputs": "The inputs by name: values, files and folders. ${{inputs.NAME}} in the command stands for one.",
+    "outputs": "The outputs by name. ${{outputs.NAME}} in the command is the folder to write to.",
+    "environment": "The packages or the image of the job; default: the Python that submits it.",
+    "resources": "The number of nodes and what each of them has.",
+    # inputs and outputs
+    "path": "A local path, a URL, or a reference such as azureml:NAME:VERSION.",
+    "mode": "How the data gets to the job, or from it.",
+    "value": "The value.",
+    "datastore": "The datastore.",
+    "version": "The version; default: the next number.",
+    # pipelines and sweeps
+    "component": "A component: its file, or azureml:NAME:VERSION.",
+    "code": "The folder that is copied to the job, and is its working folder; relative to this file.",
+    "identity": "The identity that Azure would use; not used here.",
+}
+_BY_NOUN = {
+    "input.type": "uri_file, uri_folder, mltable, or a type of model.",
+    "output.type": "uri_file, uri_folder, mltable, or a type of model.",
+}

@@ -9,7 +9,7 @@ Coercions are azure-ai-ml's: ``"4"`` and ``4.7`` are whole numbers there, ``true
 from __future__ import annotations
 
 from drumline.spec.entity import text_path, whole
-from drumline.spec.reading.tree import Mapping, Scalar, Sequence, plain, wrap
+from drumline.spec.reading.source import Mapping, Scalar, Sequence, plain, problem_at, wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from drumline.spec.kinds.report import Report
+    from drumline.contract.errors import Problem
     from drumline.spec.kinds.schemas import Schemas
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.reading.source import Node
 
 
 PRIMITIVES = ("string", "integer", "number", "boolean")
@@ -377,7 +377,6 @@ def refuse_wrong(
     if not checked:
         return
     from drumline.contract.errors import SpecError
-    from drumline.spec.kinds.report import Report
 
     report = Report("")
     for name, kind in checked.items():
@@ -391,3 +390,49 @@ def _is_plain(value: object) -> bool:
         return "${{" not in value
     # By their very classes: the inputs of a job are a dictionary too, and no value of a field.
     return type(value) in (int, float, bool, list, tuple, dict)
+
+
+# The mistakes and warnings found in one reading of a job, in the order of its file.
+
+
+class Report:
+    """Collects problems while schemas walk the tree."""
+
+    def __init__(self, base_path: str) -> None:
+        self.base_path = base_path
+        """
+        The folder that relative paths resolve against; changes while a referenced file is read.
+        """
+        self.open_files: tuple[str, ...] = ()
+        """Referenced files being read, outermost first, so that a file cannot refer to itself."""
+        self._anchor: tuple[int, int] | None = None
+        self._found: list[tuple[int, int, Problem]] = []
+
+    @property
+    def problems(self) -> list[Problem]:
+        return [entry[-1] for entry in sorted(self._found, key=lambda entry: entry[:2])]
+
+    @property
+    def count(self) -> int:
+        return len(self._found)
+
+    def add(self, what: str, node: Node, path: str, hint: str = "") -> None:
+        if not hint and isinstance(node, Scalar) and node.surprise:
+            hint = f"unquoted {node.text!r} is {node.surprise} in YAML 1.1; quote it"
+            node.surprise = ""
+        self.put(problem_at(node, what, path=path, hint=hint))
+
+    def put(self, problem: Problem) -> None:
+        line, column = self._anchor or (problem.line, problem.column)
+        self._found.append((line, column, problem))
+
+    def enter(self, node: Node, file: str, folder: str) -> tuple[object, ...]:
+        """Read on in a referenced file; its problems are listed where ``node`` refers to it."""
+        before = (self._anchor, self.base_path, self.open_files)
+        self._anchor = self._anchor or (node.line, node.column)
+        self.base_path = folder
+        self.open_files = (*self.open_files, file)
+        return before
+
+    def leave(self, before: tuple[object, ...]) -> None:
+        self._anchor, self.base_path, self.open_files = before  # type: ignore[assignment]

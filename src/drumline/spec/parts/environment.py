@@ -23,17 +23,17 @@ from drumline.spec.kinds.values import (
     quote_node,
 )
 from drumline.spec.paths import resolve
-from drumline.spec.reading.tree import Mapping, Scalar
+from drumline.spec.reading.source import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from drumline.spec.kinds.fields import MadeOf
-    from drumline.spec.kinds.report import Report
     from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.kinds.values import Report
     from drumline.spec.paths import HasBasePath
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.reading.source import Node
 
 _TEXT = Text()
 

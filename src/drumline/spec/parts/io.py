@@ -1,4 +1,4 @@
-"""Inputs and outputs of a job."""
+"""Inputs and outputs of a job, and the bindings by which nodes of a pipeline get them when it runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from drumline.spec.entity import Attributes, Keyed
 from drumline.spec.foreign_parts import ours
 from drumline.spec.kinds.fields import Declared, Field, field
 from drumline.spec.kinds.locations import LocalPath
-from drumline.spec.kinds.parts import MapInto
-from drumline.spec.kinds.records import Record
+from drumline.spec.kinds.records import MapInto, Record
 from drumline.spec.kinds.values import (
     PRIMITIVES,
     Anything,
@@ -24,16 +23,16 @@ from drumline.spec.kinds.values import (
     join,
     quote_node,
 )
-from drumline.spec.parts.bindings import PATTERN, Binding, NodeOutput
-from drumline.spec.reading.tree import Mapping, Scalar
+from drumline.spec.reading.source import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.kinds.report import Report
     from drumline.spec.kinds.schemas import Schemas
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.source import Node
+
 
 _TEXT = Text()
 _DATA_TYPES = ("uri_file", "uri_folder")
@@ -307,3 +306,65 @@ def to_output(name: str, value: Any) -> Output:
         return Output(type=None, path=value)  # Of a node, bound to an output of its pipeline.
     kind = type(value).__name__
     raise SpecError(f"output {name!r} cannot be of type {kind!r}", "give Output(...) or a mapping")
+
+
+PATTERN = re.compile(r"\$\{\{\s*(\S*?)\s*\}\}")
+
+RESERVED_OUTPUTS = ("default", "artifacts")
+"""Of every job: its ``outputs`` folder, and all that it logged and kept."""
+
+_MACROS = ("name", "output_name", "default_datastore")
+"""Of an output's path, which are known when the job is submitted. Source: azure-ai-ml's own default path."""
+
+
+class Binding:
+    """The root; ``str()`` is what YAML has in its place."""
+
+    def __eq__(self, other: object) -> bool:
+        return str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self})"
+
+
+class PipelineInput(Binding):
+    """A parameter of a function under ``@pipeline``, while the function runs."""
+
+    def __init__(self, name: str, type: str = "") -> None:
+        self.name = name
+        self.type = type
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PipelineInput:
+        return self
+
+    def __str__(self) -> str:
+        return f"${{{{parent.inputs.{self.name}}}}}"
+
+
+class NodeOutput(Binding):
+    """The output of a node, as the input of another; the node gets its name when the pipeline's function has ended."""
+
+    def __init__(self, node: Any, name: str, type: str = "") -> None:
+        self.node = node
+        self.name = name
+        self.type = type
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> NodeOutput:
+        return self
+
+    def __str__(self) -> str:
+        return f"${{{{parent.jobs.{self.node._node_name or '?'}.outputs.{self.name}}}}}"
+
+
+def texts_of(value: Any) -> list[str]:
+    """Return the expressions within an input or an output of a node, such as ``parent.inputs.x``."""
+    if isinstance(value, Binding):
+        value = str(value)
+    elif hasattr(value, "path"):
+        value = value.path
+    if not isinstance(value, str):
+        return []
+    return [text for text in PATTERN.findall(value) if text not in _MACROS]

@@ -15,19 +15,18 @@ from drumline.contract.errors import SpecError
 from drumline.spec.entity import Attributes
 from drumline.spec.foreign_parts import ours
 from drumline.spec.kinds.fields import field
-from drumline.spec.kinds.parts import MapInto, Part, PartRecord
-from drumline.spec.kinds.records import ByType
+from drumline.spec.kinds.records import ByType, MapInto, Part, PartRecord
 from drumline.spec.kinds.values import Flag, Integer, Kind, ListOf, MapOf, Number, OneOf, Text
 from drumline.spec.parts.resources import snake
-from drumline.spec.reading.tree import Mapping, Scalar
+from drumline.spec.reading.source import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.kinds.report import Report
     from drumline.spec.kinds.schemas import Schemas
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.source import Node
 
 _TEXT = Text()
 

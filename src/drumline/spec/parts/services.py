@@ -6,10 +6,9 @@ from drumline.contract.errors import SpecError
 from drumline.spec.entity import Attributes, Keyed
 from drumline.spec.foreign_parts import ours
 from drumline.spec.kinds.fields import field
-from drumline.spec.kinds.parts import MapInto, Part
-from drumline.spec.kinds.records import Record, list_fields
+from drumline.spec.kinds.records import MapInto, Part, Record, list_fields
 from drumline.spec.kinds.values import Anything, Integer, Kind, MapOf, Text, join
-from drumline.spec.reading.tree import Mapping, Scalar
+from drumline.spec.reading.source import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +16,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from drumline.spec.kinds.fields import Field
-    from drumline.spec.kinds.report import Report
     from drumline.spec.kinds.schemas import Schemas
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.source import Node
 
 _TEXT = Text()
 

@@ -1,17 +1,19 @@
-"""Reading a job file, and the files that it refers to."""
+"""Reading a job file and the files that it refers to; changes to it (``--set``) before it is checked."""
 
 from __future__ import annotations
 
 import os
+import re
 
 from drumline.contract.errors import SpecError
-from drumline.spec.reading.source import MAX_BYTES, parse
+from drumline.spec.reading.source import MAX_BYTES, Mapping, Scalar, Sequence, parse, wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
     from typing import IO, Any
 
-    from drumline.spec.reading.tree import Mapping
+    from drumline.spec.reading.source import Node
 
 
 def read_yaml(path: str, name: str = "") -> Mapping:
@@ -48,8 +50,6 @@ def read_tree(
     name, root = _read_source(source)
     base_path = _base_path(source, relative_origin)
     if overrides:
-        from drumline.spec.reading.override import apply_overrides
-
         apply_overrides(root, overrides)
     return name, root, base_path
 
@@ -90,3 +90,135 @@ def _yaml_inside(folder: str) -> str:
     except OSError:
         return ""
     return f"did you mean {os.path.join(folder, names[0])!r}?" if names else ""
+
+
+_INDEX = r"\[(\d+)\]"
+
+
+def apply_overrides(root: Mapping, overrides: list[dict[str, Any]]) -> None:
+    """
+    Put every value at its dotted path (``inputs.lr``, ``resources.docker_args.0``), making mappings
+    on the way.
+
+    Raises SpecError, naming the override, when a path leads through something else.
+    """
+    for override in overrides:
+        for path, value in override.items():
+            _set(root, str(path), value)
+
+
+def wrap_file(values: dict[str, Any], overrides: list[dict[str, Any]] | None = None) -> Mapping:
+    """Return the tree of a file with these values, and the overrides applied. Raises SpecError."""
+    root = wrap(values)
+    assert isinstance(root, Mapping)
+    apply_overrides(root, overrides or [])
+    return root
+
+
+def _set(root: Mapping, path: str, value: Any) -> None:
+    steps = re.sub(_INDEX, r".\1", path).split(".")
+    if not all(steps):
+        raise _refusal(path, "a step of the path is empty", "write it as 'resources.instance_count'")
+    node: Node = root
+    for step in steps[:-1]:
+        node = _step(node, step, path)
+    last = steps[-1]
+    if isinstance(node, Sequence):
+        index = _index(node, last, path)
+        node.items[index : index + 1] = [wrap(value)]
+    elif isinstance(node, Mapping):
+        key, _ = node.entries.get(last, (Scalar(last, last), None))
+        new = wrap(value)
+        new.key = key
+        node.entries[last] = (key, new)
+
+
+def _step(node: Node, step: str, path: str) -> Node:
+    if isinstance(node, Sequence):
+        index = _index(node, step, path)
+        if index == len(node.items):
+            raise _refusal(path, f"the list has no item {step}")
+        found: Node | None = node.items[index]
+    else:
+        assert isinstance(node, Mapping)
+        found = node.get(step)
+        if found is None or (isinstance(found, Scalar) and found.value is None):
+            key, _ = node.entries.get(step, (Scalar(step, step), None))
+            made = Mapping()
+            node.entries[step] = (key, made)
+            return made
+    if isinstance(found, Scalar):
+        raise _refusal(path, f"{step!r} is {found.text or found.value!r}, not a mapping")
+    assert found is not None
+    return found
+
+
+def _index(node: Sequence, step: str, path: str) -> int:
+    """Return the position that a step names; one past the end appends."""
+    if not step.isdecimal():
+        raise _refusal(path, f"{step!r} is not a position in the list", "use 0 for the first item")
+    if int(step) > len(node.items):
+        raise _refusal(path, f"the list has {len(node.items)} items, so no item {step}")
+    return int(step)
+
+
+def _refusal(path: str, what: str, hint: str = "") -> SpecError:
+    return SpecError(f"override {path!r}: {what}", hint)
+
+
+# A job as ``drumline job show`` printed it, made a job file again.
+
+
+_RUN_NAMES = ("name", "display_name")
+_SIMILAR = 0.8
+
+
+def forget_run(root: Mapping, known: Collection[str]) -> None:
+    """
+    Remove what is of the earlier run alone; ``known``: the keys of a job file.
+
+    A name that was changed since it was printed stays, and so does a key that is like one of a job file.
+    """
+    earlier = str(_value(root.get("id")) or "").removeprefix("azureml:")
+    for key in _RUN_NAMES:
+        if _value(root.get(key)) == earlier:
+            root.entries.pop(key, None)
+    root.entries.pop("parent_job_name", None)
+    for key in [key for key in root.entries if key not in known and not _is_like(str(key), known)]:
+        del root.entries[key]
+    _keep_some(
+        root, "services", lambda service: not isinstance(service, Mapping) or "endpoint" not in service
+    )
+    outputs = root.get("outputs")
+    for output, (_, value) in outputs.entries.items() if isinstance(outputs, Mapping) else ():
+        if (
+            isinstance(value, Mapping)
+            and _value(value.get("path")) == f"azureml://jobs/{earlier}/outputs/{output}"
+        ):
+            del value.entries["path"]
+    if isinstance(outputs, Mapping):
+        default = outputs.get("default")
+        if isinstance(default, Mapping) and set(default.entries) <= {"type"}:
+            del outputs.entries["default"]
+        if not outputs.entries:
+            del root.entries["outputs"]
+
+
+def _keep_some(root: Mapping, key: str, is_kept: Callable[[Node], bool]) -> None:
+    part = root.get(key)
+    if not isinstance(part, Mapping):
+        return
+    for name in [name for name, (_, value) in part.entries.items() if not is_kept(value)]:
+        del part.entries[name]
+    if not part.entries:
+        del root.entries[key]
+
+
+def _is_like(key: str, known: Collection[str]) -> bool:
+    import difflib
+
+    return bool(difflib.get_close_matches(key, known, n=1, cutoff=_SIMILAR))
+
+
+def _value(node: Node | None) -> Any:
+    return node.value if isinstance(node, Scalar) else None

@@ -1,10 +1,10 @@
 """
 Bytes to nodes: YAML read from PyYAML's event stream, with a guard on everything that can hurt.
 
-Events come one at a time, so a file nested a million deep ends at the 65th level, before anything
-recurses.
-PyYAML's own loaders die on such a file, and keep the last of two equal keys in silence; both are
-mistakes here.
+Events come one at a time, so a file nested a million deep ends at the 65th level, before anything recurses.
+PyYAML's own loaders die on such a file, and keep the last of two equal keys in silence; both are mistakes here.
+Scalars are read exactly as PyYAML's ``safe_load`` reads them. The tree remembers where each key and value stood; one
+without marks is built from plain Python values (``wrap``), so that one set of tables checks both.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import re
 
 from drumline.contract.errors import Problem, SpecError
 from drumline.contract.words import format_size
-from drumline.spec.reading.scalars import CORE_TAGS, MERGE, construct, implicit_tag, surprise
-from drumline.spec.reading.tree import Mapping, Node, Scalar, Sequence, Source
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
+
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
@@ -300,3 +299,170 @@ class _TreeBuilder:
                 for key, key_node, value in mapping:
                     if key not in target:
                         target.entries[key] = (key_node, value)
+
+
+_CORE = "tag:yaml.org,2002:"
+CORE_TAGS = frozenset(_CORE + name for name in ("str", "int", "float", "bool", "null", "map", "seq"))
+MERGE = _CORE + "merge"
+
+_LONGEST_NUMBER = 100
+"""Characters; what is longer is text. A number of a hundred thousand digits takes minutes to read."""
+
+_SURPRISES = (
+    ("a boolean", r"(?i:yes|no|on|off)\Z"),
+    ("an octal number", r"[-+]?0[0-7_]+\Z"),
+    ("a number in base 60", r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?\Z"),
+    ("a date", r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"),
+)
+
+
+def implicit_tag(text: str) -> str:
+    """Return the tag of an unquoted scalar."""
+    if len(text) > _LONGEST_NUMBER:
+        return _CORE + "str"
+    import yaml
+
+    resolvers = yaml.SafeLoader.yaml_implicit_resolvers
+    for tag, pattern in (*resolvers.get(text[:1], ()), *resolvers.get(None, ())):
+        if pattern.match(text):
+            return str(tag)
+    return _CORE + "str"
+
+
+def construct(tag: str, text: str) -> Any:
+    """Return the Python value of a scalar. Raises ValueError when the text does not fit the tag."""
+    if tag in (_CORE + "str", MERGE):
+        return text
+    if tag == _CORE + "null":
+        return None
+    import yaml
+
+    constructor = yaml.constructor.SafeConstructor
+    make = constructor.yaml_constructors.get(tag)
+    if make is None:  # the lone '=' of YAML 1.1
+        return text
+    try:
+        return make(constructor(), yaml.ScalarNode(tag, text))
+    except (KeyError, IndexError, AttributeError, OverflowError, yaml.YAMLError) as error:
+        raise ValueError(str(error)) from error
+
+
+def surprise(text: str, value: object) -> str:
+    """Return ``a boolean``, ``a date``...: what unquoted text became, when its author may have meant the text."""
+    if isinstance(value, str) or value is None:
+        return ""
+    return next((what for what, pattern in _SURPRISES if re.match(pattern, text)), "")
+
+
+class Source:
+    """A file as read: its name for messages, and its lines for the caret."""
+
+    __slots__ = ("lines", "name")
+
+    def __init__(self, name: str, lines: list[str]) -> None:
+        self.name = name
+        self.lines = lines
+
+
+class Node:
+    """
+    ``line`` and ``column`` count from 1, 0 without a file; ``width`` is what a caret underlines.
+    """
+
+    __slots__ = ("column", "key", "line", "source", "width")
+
+    def __init__(self, source: Source | None = None, line: int = 0, column: int = 0, width: int = 1) -> None:
+        self.source = source
+        self.line = line
+        self.column = column
+        self.width = width
+        self.key: Scalar | None = None
+        """The key that this node is the value of; messages about what is missing point at it."""
+
+
+class Scalar(Node):
+    __slots__ = ("surprise", "text", "value")
+
+    def __init__(
+        self,
+        value: Any,
+        text: str = "",
+        source: Source | None = None,
+        line: int = 0,
+        column: int = 0,
+        width: int = 1,
+    ) -> None:
+        super().__init__(source, line, column, width)
+        self.value = value
+        self.text = text
+        self.surprise = ""
+        """What YAML 1.1 made of unquoted text that reads like something else: ``a boolean``."""
+
+
+class Mapping(Node):
+    __slots__ = ("entries",)
+
+    def __init__(self, source: Source | None = None, line: int = 0, column: int = 0, width: int = 1) -> None:
+        super().__init__(source, line, column, width)
+        self.entries: dict[Any, tuple[Scalar, Node]] = {}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.entries
+
+    def __iter__(self) -> Iterator[tuple[Any, Scalar, Node]]:
+        for key, (key_node, value) in self.entries.items():
+            yield key, key_node, value
+
+    def get(self, key: object) -> Node | None:
+        entry = self.entries.get(key)
+        return entry[1] if entry else None
+
+    def put(self, key: Scalar, value: Node) -> None:
+        if value.key is None:
+            value.key = key
+        self.entries[key.value] = (key, value)
+
+
+class Sequence(Node):
+    __slots__ = ("items",)
+
+    def __init__(self, source: Source | None = None, line: int = 0, column: int = 0, width: int = 1) -> None:
+        super().__init__(source, line, column, width)
+        self.items: list[Node] = []
+
+
+def plain(node: Node) -> Any:
+    """Return the Python value that a node stands for."""
+    if isinstance(node, Mapping):
+        return {key: plain(value) for key, _, value in node}
+    if isinstance(node, Sequence):
+        return [plain(item) for item in node.items]
+    assert isinstance(node, Scalar)
+    return node.value
+
+
+def wrap(value: Any) -> Node:
+    """Return a tree without marks over a plain Python value."""
+    if isinstance(value, dict):
+        mapping = Mapping()
+        for key, item in value.items():
+            mapping.put(Scalar(key, str(key)), wrap(item))
+        return mapping
+    if isinstance(value, (list, tuple)):
+        sequence = Sequence()
+        sequence.items = [wrap(item) for item in value]
+        return sequence
+    return Scalar(value, str(value))
+
+
+def find(root: Node, path: str) -> Node | None:
+    """Return the node at a dotted path such as ``inputs.data.path`` or ``jobs.a.command``; None when there is none."""
+    node: Node | None = root
+    for step in path.split(".") if path else ():
+        if isinstance(node, Mapping):
+            node = node.get(step)
+        elif isinstance(node, Sequence) and step.isdecimal() and int(step) < len(node.items):
+            node = node.items[int(step)]
+        else:
+            return None
+    return node

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Written, plain
-from drumline.spec.keywords import describe_ignored
+from drumline.spec.hints import describe_ignored
 from drumline.spec.kinds.fields import Located, field
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Anything, ListOf, MapOf, OneOf, PathText, Text, VersionText
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from drumline.spec.kinds.fields import OrEmpty
-    from drumline.spec.kinds.report import Report
-    from drumline.spec.reading.tree import Mapping
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.source import Mapping
 
 _TEXT = Text()
 _ANY = Anything()
@@ -142,8 +142,8 @@ def from_tree(kind: str, root: Mapping, report: Report) -> Asset:
 
 def check_asset(asset: Asset) -> Asset:
     """Return an asset that was built or changed in Python, as its file would read. Raises SpecError."""
-    from drumline.spec.kinds.report import Report
-    from drumline.spec.reading.override import wrap_file
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.files import wrap_file
 
     kind = next(kind for kind, known in _CLASSES.items() if isinstance(asset, known))
     # What is shown may be made again; what was stored may hold more than a file says.

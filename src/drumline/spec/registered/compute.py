@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Written, plain
-from drumline.spec.keywords import describe_ignored, refuse_unknown
+from drumline.spec.hints import describe_ignored, refuse_unknown
 from drumline.spec.kinds.fields import Declared, field
-from drumline.spec.kinds.lines import Amount, Count, Line, Quantity, ScriptText, TimeLimit
+from drumline.spec.kinds.lines import Amount, Count, Line, Quantity, SbatchOption, ScriptText, TimeLimit
 from drumline.spec.kinds.records import Record, explain_type, find_type, list_fields
 from drumline.spec.kinds.values import Anything, Flag, Integer, ListOf, MapOf, OneOf, Text
-from drumline.spec.reading.tree import Mapping
-from drumline.spec.registered.sbatch_options import SbatchOption
+from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from drumline.spec.kinds.fields import OrEmpty
-    from drumline.spec.kinds.report import Report
-    from drumline.spec.kinds.values import Kind
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.kinds.values import Kind, Report
+    from drumline.spec.reading.source import Node
+
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 """Of a compute; it is a file's name too. Azure's are 2 to 32 letters, digits and ``-``."""
@@ -351,8 +351,6 @@ class KubernetesCompute(Compute):
     def _settle_arguments(self, others: dict[str, Any]) -> None:
         super()._settle_arguments(others)
         if others.get("properties"):
-            from drumline.spec.registered.azure_kubernetes import map_properties
-
             mapped, self._warnings = map_properties(others["properties"])
             for name, value in mapped.items():
                 if getattr(self, name) is None:
@@ -459,8 +457,8 @@ def to_dict(compute: Compute) -> dict[str, Any]:
 
 def from_dict(values: dict[str, Any], *, params_override: list[dict[str, Any]] | None = None) -> Compute:
     """Return the compute of such a mapping, checked. Raises SpecError with every problem."""
-    from drumline.spec.kinds.report import Report
-    from drumline.spec.reading.override import wrap_file
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.files import wrap_file
 
     return from_tree(wrap_file(values, params_override), Report(""))
 
@@ -529,3 +527,84 @@ def to_slurm(aml: AmlCompute) -> tuple[SlurmCompute, list[str]]:
         instance_types={aml.size: {}} if aml.size else None,
     )
     return slurm, [*aml._warnings, *describe_unused(aml)]
+
+
+# Azure's ``properties`` of a Kubernetes compute, as settings of ours: pure.
+
+
+_BYTES = {"": 1, **{unit: 1000**power for power, unit in enumerate("kMGT", 1)}}
+_BYTES |= {f"{unit}i": 1024**power for power, unit in enumerate("KMGT", 1)}
+
+_NO_GPU = ("cpu", "memory", "ephemeral-storage", "hugepages-")
+
+
+def map_properties(properties: Any) -> tuple[dict[str, Any], list[str]]:
+    """
+    Return what they mean in our settings, and warnings of what is not used. An instance type that is the default, or
+    the only one, says what the node of a job gets: its pod is one of that type.
+
+    >>> kind = {"nodeSelector": {"pool": "gpu"}, "resources": {"requests": {"cpu": "1500m", "memory": "4Gi"}}}
+    >>> map_properties({"instanceTypes": {"gpu": kind}, "defaultInstanceType": "gpu"})
+    ({'node_selector': {'pool': 'gpu'}, 'cores_per_node': 2, 'memory_per_node': '4096M'}, [])
+    """
+    if not isinstance(properties, dict):
+        return {}, ["properties: not used; it is no mapping"]
+    given = {_plain(name): (name, value) for name, value in properties.items()}
+    settings: dict[str, Any] = {}
+    used = set()
+    namespace = given.get("namespace", ("", None))[1]
+    if namespace and isinstance(namespace, str):
+        settings["namespace"] = namespace
+        used.add("namespace")
+    types = given.get("instancetypes", ("", None))[1]
+    types = types if isinstance(types, dict) else {}
+    default = given.get("defaultinstancetype", ("", None))[1]
+    chosen = types.get(default) if default else next(iter(types.values()), None) if len(types) == 1 else None
+    warnings = []
+    if isinstance(chosen, dict):
+        settings |= _map_type(chosen)
+        used |= {"instancetypes", "defaultinstancetype"}
+        warnings = [
+            f"properties.{given['instancetypes'][0]}.{name}: not used; jobs get the default one"
+            for name, one in types.items()
+            if one is not chosen
+        ]
+    warnings += [f"properties.{name}: not used" for key, (name, _) in given.items() if key not in used]
+    return settings, warnings
+
+
+def _plain(name: object) -> str:
+    """Return a key as it is in Azure's REST and in snake case alike."""
+    return str(name).replace("_", "").lower()
+
+
+def _map_type(one: dict[str, Any]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    parts = {_plain(name): value for name, value in one.items()}
+    if isinstance(parts.get("nodeselector"), dict) and parts["nodeselector"]:
+        settings["node_selector"] = {str(name): str(value) for name, value in parts["nodeselector"].items()}
+    resources = parts.get("resources")
+    resources = resources if isinstance(resources, dict) else {}
+    asked: dict[str, Any] = {}
+    for part in ("limits", "requests"):
+        if isinstance(resources.get(part), dict):
+            asked |= resources[part]
+    if cores := _amount(asked.get("cpu")):
+        settings["cores_per_node"] = math.ceil(cores)
+    if memory := _amount(asked.get("memory")):
+        settings["memory_per_node"] = f"{max(1, int(memory) >> 20)}M"
+    for name, value in asked.items():
+        if not str(name).startswith(_NO_GPU) and (count := _amount(value)):
+            settings["gpus_per_node"] = int(count)
+            if name != "nvidia.com/gpu":
+                settings["gpu_resource"] = str(name)
+            break
+    return settings
+
+
+def _amount(text: object) -> float:
+    """Return the number of a quantity of Kubernetes; 0 for none."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(m|[kMGT]?|[KMGT]i)", str(text))
+    if not found:
+        return 0.0
+    return float(found[1]) / 1000 if found[2] == "m" else float(found[1]) * _BYTES[found[2]]

@@ -5,20 +5,20 @@ from __future__ import annotations
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Written, plain, text_path
 from drumline.spec.foreign_parts import ours
-from drumline.spec.keywords import describe_ignored
+from drumline.spec.hints import describe_ignored
 from drumline.spec.kinds.fields import Declared, field
 from drumline.spec.kinds.records import Record, find_type, list_fields, list_required
 from drumline.spec.kinds.values import Anything, Kind, MapOf, PathText, Text
-from drumline.spec.reading.tree import Mapping, Scalar
+from drumline.spec.reading.source import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from drumline.spec.kinds.fields import OrEmpty
-    from drumline.spec.kinds.report import Report
     from drumline.spec.kinds.schemas import Schemas
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.source import Node
 
 MASK = "********"
 """What is printed for a secret."""
@@ -298,8 +298,8 @@ def mask_secrets(values: dict[str, Any]) -> dict[str, Any]:
 
 def from_dict(values: dict[str, Any], *, params_override: list[dict[str, Any]] | None = None) -> Datastore:
     """Return the datastore of such a mapping, checked. Raises SpecError with every problem."""
-    from drumline.spec.kinds.report import Report
-    from drumline.spec.reading.override import wrap_file
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.files import wrap_file
 
     return from_tree(wrap_file(values, params_override), Report(""))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Written, plain
-from drumline.spec.keywords import describe_ignored
+from drumline.spec.hints import describe_ignored
 from drumline.spec.kinds.fields import Declared, field
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Anything, MapOf, Text
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from typing import IO, Any
 
     from drumline.spec.kinds.fields import OrEmpty
-    from drumline.spec.kinds.report import Report
-    from drumline.spec.reading.tree import Node
+    from drumline.spec.kinds.values import Report
+    from drumline.spec.reading.source import Node
 
 _TEXT = Text()
 
@@ -83,7 +83,7 @@ def load_workspace(
     **kwargs: Any,
 ) -> Workspace:
     """Load a workspace from a file. Raises SpecError with every problem of it."""
-    from drumline.spec.kinds.report import Report
+    from drumline.spec.kinds.values import Report
     from drumline.spec.reading.files import read_tree
 
     _, root, base_path = read_tree(source, relative_origin, params_override)

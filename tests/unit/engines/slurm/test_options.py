@@ -122,7 +122,7 @@ def test_cores_are_the_computes_else_what_the_ranks_need_a_node(compute, wanted,
 
 
 def test_every_rank_of_a_node_has_a_core():
-    from drumline.spec.parts.distribution import PyTorchDistribution
+    from drumline.spec.parts.resources import PyTorchDistribution
 
     made = plan(2, PyTorchDistribution(process_count_per_instance=6), at={"engine": "slurm"})
     assert options.cores_of(made._replace(cores_wanted=0, compute={})) == 6

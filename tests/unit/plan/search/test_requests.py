@@ -12,7 +12,7 @@ from drumline.plan.search.request import request_of
 from drumline.plan.search.trials import trial_job
 from drumline.spec.jobs.command import command
 from drumline.spec.jobs.sweep import resolve_trial
-from drumline.spec.validation.validate import validate
+from drumline.spec.jobs.validate import validate
 from drumline.sweep import (
     BanditPolicy,
     Choice,

@@ -3,7 +3,7 @@
 import sys
 import types
 
-from drumline.spec.foreign.nodes import nodes_are_ours
+from drumline.spec.foreign import nodes_are_ours
 
 
 def test_a_call_that_was_on_its_way_when_another_thread_put_it_back(monkeypatch):

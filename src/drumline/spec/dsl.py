@@ -1,4 +1,4 @@
-"""``@pipeline``: a function whose calls of components are the nodes of a pipeline job."""
+"""``@pipeline``: a function whose calls of components are the nodes of a pipeline job, and the component that it is."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from types import MappingProxyType
 from drumline.contract.errors import SpecError
 from drumline.spec.builder import PipelineBuilder, building, current, register
 from drumline.spec.entity import read_signature
-from drumline.spec.foreign.nodes import nodes_are_ours
-from drumline.spec.jobs.pipeline import PipelineJob, PipelineJobSettings
-from drumline.spec.keywords import refuse_unknown
+from drumline.spec.foreign import nodes_are_ours
+from drumline.spec.hints import refuse_unknown
+from drumline.spec.jobs.component import declare
+from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob, PipelineJobSettings
 from drumline.spec.kinds.values import PRIMITIVES
-from drumline.spec.parts.bindings import Binding, NodeOutput, PipelineInput
-from drumline.spec.parts.io import Input, Output, fits_primitive
+from drumline.spec.parts.io import Binding, Input, NodeOutput, Output, PipelineInput, fits_primitive, texts_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
+
 
 _OLD_SETTINGS = {
     "compute": "default_compute",
@@ -260,3 +261,56 @@ def _publish(job: PipelineJob, builder: PipelineBuilder, returned: Any, function
         )
         written.path = f"${{{{parent.outputs.{name}}}}}"
         written.name = written.version = None
+
+
+_PRIMITIVES = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"))
+
+
+def component_of_function(function: Callable[..., Any]) -> PipelineComponent:
+    """
+    Return the component of a function under ``@pipeline``. Raises SpecError.
+
+    The function's parameters are the inputs, of the type that they are annotated with, or that a node wants which gets
+    them.
+    """
+    signature = signature_of(function)
+    names = tuple(signature.parameters)
+    defaults = {
+        name: None if one.default is one.empty else one.default for name, one in signature.parameters.items()
+    }
+    job = build_pipeline(function, dict.fromkeys(names), {"settings": None})
+    inputs: dict[str, Any] = {}
+    for name, parameter in signature.parameters.items():
+        default = defaults[name]
+        note = parameter.annotation if isinstance(parameter.annotation, Input) else None
+        kind = type_of(parameter) or _type_of_value(default) or _type_wanted(job, name)
+        if not kind:
+            what = f"{function.__name__}: the type of its parameter {name!r} is unknown"
+            raise SpecError(what, f'annotate it: {name}: Input(type="uri_folder")')
+        made = declare(note) if note is not None else Input(type=kind)
+        if kind in PRIMITIVES and not isinstance(default, (Input, Binding)):
+            made.default = default if default is not None else made.default
+        made.optional = True if parameter.default is None else made.optional
+        inputs[name] = made
+    outputs = {name: Output(type=output.type, mode=output.mode) for name, output in job.outputs.items()}
+    known = {name: value for name, value in vars(function).get("_pipeline_fields", {}).items() if value}
+    return PipelineComponent(**known, inputs=inputs, outputs=outputs, jobs=job.jobs, base_path=job._base_path)
+
+
+def _type_of_value(value: Any) -> str:
+    if isinstance(value, Input):
+        return str(value.type or "")
+    return next((word for kind, word in _PRIMITIVES if isinstance(value, kind)), "")
+
+
+def _type_wanted(job: Any, name: str) -> str:
+    """Return the type that the first node with a component wants of an input that it gets as it is."""
+    for node in job.jobs.values():
+        component = getattr(node, "called_component", None)
+        for port, value in node.inputs.items():
+            declared = getattr(component, "inputs", {}).get(port) or node.__dict__.get("_replaced", {}).get(
+                port
+            )
+            if isinstance(declared, Input) and texts_of(value) == [f"parent.inputs.{name}"]:
+                return str(declared.type or "")
+    return ""

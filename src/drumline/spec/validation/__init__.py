@@ -1,1 +1,0 @@
-"""Checks of a whole job, beyond those of its single fields."""

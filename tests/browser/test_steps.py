@@ -7,9 +7,8 @@ from seeing import count, see
 
 from drumline.control.rehearsal.rehearse import keep_table
 from drumline.control.scaling.facts import RankSteps, SizeRun
-from drumline.control.scaling.keeping import keep_report
 from drumline.control.scaling.report import build_report
-from drumline.control.scaling.values import to_values
+from drumline.control.scaling.values import keep_report, to_values
 
 
 @pytest.fixture

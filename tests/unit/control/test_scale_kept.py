@@ -1,12 +1,12 @@
-"""The report of drumline scale in the run folders of its jobs, and what is shown of one that a job has written."""
+"""The report of drumline scale in the run folders of its jobs."""
 
 import json
 
 import pytest
 from made_jobs import MadeJob
 
-from drumline.contract.errors import NotFoundError
-from drumline.control.scaling.keeping import keep_report, read_report
+from drumline.contract.errors import DamagedError, NotFoundError
+from drumline.control.scaling.values import keep_report, read_report
 
 ROW = {"nodes": 1, "ranks": 2, "job": "one", "refused": "", "step_s": 0.1, "low_s": 0.09, "high_s": 0.11}
 PHASES = {
@@ -46,53 +46,8 @@ def test_each_job_of_a_report_leads_to_it(drumline_home):
     assert not (drumline_home / "jobs" / "removed").exists()
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    [
-        {"measured": 3, "predicted": None, "sentences": {"a": 1}},
-        {
-            "measured": [
-                {"nodes": 0, "ranks": 1},
-                {"nodes": 1e999, "ranks": 1},
-                {"nodes": True, "ranks": 1},
-                7,
-            ]
-        },
-        {"measured": [{"nodes": 10**30, "ranks": 1}], "sentences": [7, None]},
-    ],
-)
-def test_a_report_that_a_job_has_written_is_no_more_than_a_report(drumline_home, hostile):
+def test_a_report_that_is_damaged_is_told(drumline_home):
     job = MadeJob("one", nodes=1)
-    job.folder.write(job.folder.scale, json.dumps(hostile))
-    told = read_report("one")
-    assert told["measured"] == told["predicted"] == []
-    assert set(map(type, told["sentences"])) <= {str}
-
-
-def test_figures_that_cannot_be_drawn_are_left_out(drumline_home):
-    job = MadeJob("one", nodes=1)
-    odd = {
-        **ROW,
-        "step_s": "1",
-        "low_s": -1,
-        "high_s": float("nan"),
-        "speed_up": True,
-        "efficiency": [1],
-        "phases": [],
-    }
-    long = "x" * 5000
-    report = {"job": long, "measured": [odd] * 1000, "sentences": [long] * 1000}
-    job.folder.write(job.folder.scale, json.dumps(report))
-    told = read_report("one")
-    assert len(told["measured"]) == 100
-    assert told["measured"][0] == {
-        **dict.fromkeys(("step_s", "low_s", "high_s", "speed_up", "efficiency")),
-        "nodes": 1,
-        "ranks": 2,
-        "job": "one",
-        "refused": "",
-        "is_guess": False,
-        "phases": [],
-    }
-    assert len(told["title"]) == len(told["sentences"][0]) == 4096
-    assert len(told["sentences"]) == 200
+    job.folder.write(job.folder.scale, json.dumps({"measured": 3}))
+    with pytest.raises(DamagedError, match=r"scale\.json of job one is damaged"):
+        read_report("one")

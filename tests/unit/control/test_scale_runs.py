@@ -12,9 +12,8 @@ from drumline.contract.steps import Window
 from drumline.control.observing.steps.history import StepHistory
 from drumline.control.scaling import refusals, running
 from drumline.control.scaling.facts import RankSteps, SizeRun
-from drumline.control.scaling.keeping import keep_report
 from drumline.control.scaling.report import build_report
-from drumline.control.scaling.values import to_values
+from drumline.control.scaling.values import keep_report, to_values
 from drumline.spec.jobs.command import Command
 
 

@@ -130,8 +130,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 
 def _show(arguments: Namespace, made: ScaleReport) -> None:
-    from drumline.control.scaling.keeping import keep_report
-    from drumline.control.scaling.values import to_values
+    from drumline.control.scaling.values import keep_report, to_values
 
     values = to_values(made)
     keep_report(values)

@@ -1,15 +1,20 @@
-"""A report as JSON can hold it."""
+"""A report as JSON can hold it, also in the run folders of the jobs that were measured for it, for the studio."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumline.control.scaling.sentences import list_phases, list_sentences
+from drumline.contract.errors import NotFoundError
+from drumline.control.observing.parts import kept_reports
+from drumline.control.scaling.sentences import PHASES, list_phases, list_sentences
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from drumline.control.scaling.model import StepModel
     from drumline.control.scaling.report import MeasuredSize, PredictedSize, ScaleReport
+
 
 _WHOLE = 1000.0
 
@@ -99,3 +104,63 @@ def _round_all(values: dict[str, Any]) -> dict[str, Any]:
 
 def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
+
+
+_FILE = "scale.json"
+_NUMBERS = ("step_s", "low_s", "high_s", "speed_up", "efficiency")
+
+
+def keep_report(values: Mapping[str, Any]) -> None:
+    """Write a report, as ``to_values`` returns it, into the run folder of each job that was measured for it."""
+    kept_reports.keep_report(_FILE, values, [size["job"] for size in values["measured"]])
+
+
+def read_report(name: str) -> dict[str, Any]:
+    """Return the report that a job was measured for. Raises NotFoundError, DamagedError."""
+    missing = NotFoundError(f"job {name} was not measured by drumline scale", "drumline scale -f job.yml")
+    return kept_reports.read_report(name, _FILE, _describe_report, missing)
+
+
+def list_scalings() -> list[dict[str, Any]]:
+    """List the newest reports of a home, each with a job that has it."""
+    return kept_reports.list_reports(_FILE, _summarize)
+
+
+def _summarize(report: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    measured = report["measured"]
+    known = [size["efficiency"] for size in measured if size.get("efficiency") is not None]
+    listed = {
+        "title": report["job"],
+        "scaling": report["scaling"],
+        "nodes": [size["nodes"] for size in measured],
+        "efficiency": known[-1] if known else None,
+        "refused": sum(bool(size["refused"]) for size in measured),
+    }
+    return listed, [size["job"] for size in measured]
+
+
+def _describe_report(report: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "title": report["job"],
+        "scaling": report["scaling"],
+        "sentences": report["sentences"],
+        "measured": [_describe_size(size) for size in report["measured"]],
+        "predicted": [_describe_size(size) for size in report["predicted"]],
+    }
+
+
+def _describe_size(size: Mapping[str, Any]) -> dict[str, Any]:
+    seconds = size.get("phases") or {}
+    return {
+        "nodes": size["nodes"],
+        "ranks": size["ranks"],
+        "job": size.get("job") or "",
+        "refused": size.get("refused") or "",
+        "is_guess": size.get("guess", False),
+        **{name: size.get(name) for name in _NUMBERS},
+        "phases": [
+            {"key": key, "title": title, "seconds": seconds[key]}
+            for key, title in PHASES.items()
+            if seconds.get(key) is not None
+        ],
+    }

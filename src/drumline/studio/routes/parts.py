@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from drumline.control.observing.charts import graph
 from drumline.control.rehearsal.rehearse import list_tables, read_table
-from drumline.control.scaling.keeping import list_scalings, read_report
+from drumline.control.scaling.values import list_scalings, read_report
 from drumline.studio.queries import of_job
 
 if TYPE_CHECKING:

@@ -1,7 +1,4 @@
-"""
-Reports that jobs were run for, which lie in the run folder of each of these jobs. A job can write its own copy too, so
-readers take from it only what has the kind and size of a report's.
-"""
+"""Reports that jobs were run for, which lie in the run folder of each of these jobs."""
 
 from __future__ import annotations
 
@@ -10,16 +7,15 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.errors import DAMAGED, DamagedError, NotFoundError
 from drumline.contract.folder import RunFolder, home
-from drumline.control.jobs.lookup import all_names, is_own
+from drumline.control.jobs.lookup import all_names, folder_of, is_own
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 _MOST_REPORTS = 100
-_LONGEST_TEXT = 4096
-_LARGEST = 1e12
 
 
 def keep_report(file: str, values: Mapping[str, Any], jobs: Iterable[str]) -> None:
@@ -32,14 +28,26 @@ def keep_report(file: str, values: Mapping[str, Any], jobs: Iterable[str]) -> No
                 folder.write(os.path.join(folder.path, file), text)
 
 
+def read_report(
+    name: str, file: str, describe: Callable[[dict[str, Any]], dict[str, Any]], missing: NotFoundError
+) -> dict[str, Any]:
+    """Return what is shown of the report that a job was run for. Raises ``missing`` without one, DamagedError."""
+    folder = folder_of(name)
+    data = folder.read_json(os.path.join(folder.path, file))
+    if data is None:
+        raise missing
+    try:
+        return describe(data)
+    except DAMAGED as error:
+        raise DamagedError(f"{file} of job {name} is damaged: {type(error).__name__}") from error
+
+
 def list_reports(
-    file: str, read: Callable[[RunFolder], tuple[dict[str, Any], list[str]]]
+    file: str, summarize: Callable[[dict[str, Any]], tuple[dict[str, Any], list[str]]]
 ) -> list[dict[str, Any]]:
     """
-    List the newest reports, each once, at the first of its jobs that is still there. ``read``: returns what is listed
-    of a report, and its jobs.
-
-    A job can write one that names other jobs, which hides its own.
+    List the newest reports, each once, at the first of its jobs that is still there. ``summarize``: returns what is
+    listed of a report, and its jobs.
     """
     made: dict[str, float] = {}
     place = os.path.join(home(), "jobs")
@@ -53,21 +61,8 @@ def list_reports(
             break
         if not is_own(folder):
             continue
-        listed, jobs = read(folder)
-        if next((job for job in jobs if job in made), "") == name:
-            found.append({"job": name, **listed, "title": listed["title"] or name, "made": utc(at)})
+        with contextlib.suppress(*DAMAGED):
+            listed, jobs = summarize(folder.read_json(os.path.join(folder.path, file)) or {})
+            if next((job for job in jobs if job in made), "") == name:
+                found.append({"job": name, **listed, "title": listed["title"] or name, "made": utc(at)})
     return found
-
-
-def to_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def to_text(value: Any) -> str:
-    return value[:_LONGEST_TEXT] if isinstance(value, str) else ""
-
-
-def to_number(value: Any, least: float = -_LARGEST) -> float | None:
-    """Return a number that can be drawn; None: it is none, or less than ``least``."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number and least <= value < _LARGEST else None

@@ -9,8 +9,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from drumline.sdk.v1.runs.run import Run
-from drumline.sdk.v15.components import Component
-from drumline.sdk.v15.pipelines import Pipeline, pipeline
+from drumline.sdk.v15 import Component, Pipeline, pipeline
 
 dsl = SimpleNamespace(pipeline=pipeline)
 """``@dsl.pipeline(name=..., default_compute_target=...)``."""

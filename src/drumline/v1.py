@@ -14,17 +14,6 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drumline import __version__ as VERSION  # noqa: N812 - azureml's name
-    from drumline.compat.estimator import (
-        Chainer,
-        Estimator,
-        Gloo,
-        Mpi,
-        Nccl,
-        ParameterServer,
-        PyTorch,
-        SKLearn,
-        TensorFlow,
-    )
     from drumline.compat.hyperdrive import (
         BanditPolicy,
         BayesianParameterSampling,
@@ -55,24 +44,32 @@ if TYPE_CHECKING:
         PythonScriptStep,
         StepSequence,
     )
-    from drumline.compat.run_configuration.configuration import RunConfiguration
-    from drumline.compat.run_configuration.data import Data, DataLocation, DataPath
+    from drumline.compat.run_configuration.configuration import Data, DataLocation, DataPath, RunConfiguration
     from drumline.compat.run_configuration.environment import (
         DEFAULT_CPU_IMAGE,
         DEFAULT_GPU_IMAGE,
         CondaDependencies,
+        DockerConfiguration,
         DockerSection,
         Environment,
-        PythonSection,
-    )
-    from drumline.compat.run_configuration.sections import (
-        DockerConfiguration,
         MpiConfiguration,
         ParallelTaskConfiguration,
+        PythonSection,
         PyTorchConfiguration,
         TensorflowConfiguration,
     )
-    from drumline.compat.script_run_config import ScriptRunConfig
+    from drumline.compat.script_run_config import (
+        Chainer,
+        Estimator,
+        Gloo,
+        Mpi,
+        Nccl,
+        ParameterServer,
+        PyTorch,
+        ScriptRunConfig,
+        SKLearn,
+        TensorFlow,
+    )
     from drumline.contract.errors import DrumlineError as AzureMLException
     from drumline.contract.errors import JobFailedError as ActivityFailedException
     from drumline.contract.errors import SpecError as UserErrorException
@@ -91,17 +88,17 @@ if TYPE_CHECKING:
         AzureCliAuthentication,
         InteractiveLoginAuthentication,
         MsiAuthentication,
+        RunDetails,
         ServicePrincipalAuthentication,
         set_diagnostics_collection,
     )
     from drumline.sdk.v1.pipeline import Pipeline, PipelineRun
     from drumline.sdk.v1.runs.run import HyperDriveRun, Run
-    from drumline.sdk.v1.widgets import RunDetails
     from drumline.sdk.v1.workspace import Workspace
 
 _NO_EFFECT = "drumline.sdk.v1.no_effect"
 _CONFIGURATION = "drumline.compat.run_configuration.configuration"
-_SECTIONS = "drumline.compat.run_configuration.sections"
+_SECTIONS = "drumline.compat.run_configuration.environment"
 _COMPUTE = "drumline.sdk.v1.compute"
 _DATA = "drumline.sdk.v1.assets.dataset"
 _ENVIRONMENT = "drumline.compat.run_configuration.environment"
@@ -109,8 +106,8 @@ _ERRORS = "drumline.contract.errors"
 _PIPELINE = "drumline.sdk.v1.pipeline"
 _STEPS = "drumline.compat.pipeline_steps"
 _STEP_DATA = "drumline.compat.pipeline_steps"
-_ESTIMATOR = "drumline.compat.estimator"
-_RUN_DATA = "drumline.compat.run_configuration.data"
+_ESTIMATOR = "drumline.compat.script_run_config"
+_RUN_DATA = "drumline.compat.run_configuration.configuration"
 _HYPERDRIVE = "drumline.compat.hyperdrive"
 _MODULES = {
     "ActivityFailedException": (_ERRORS, "JobFailedError"),
@@ -168,7 +165,7 @@ _MODULES = {
     "RandomParameterSampling": (_HYPERDRIVE, ""),
     "Run": ("drumline.sdk.v1.runs.run", ""),
     "RunConfiguration": (_CONFIGURATION, ""),
-    "RunDetails": ("drumline.sdk.v1.widgets", ""),
+    "RunDetails": ("drumline.sdk.v1.no_effect", ""),
     "SKLearn": (_ESTIMATOR, ""),
     "ScriptRunConfig": ("drumline.compat.script_run_config", ""),
     "ServicePrincipalAuthentication": (_NO_EFFECT, ""),

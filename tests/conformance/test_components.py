@@ -8,7 +8,7 @@ import pytest
 
 from drumline import load_component
 from drumline.contract.errors import SpecError
-from drumline.spec.jobs.component import to_dict
+from drumline.spec.entity import to_dict
 
 CASES = Path(__file__).parent / "cases" / "component"
 ACCEPTED = {

@@ -245,7 +245,8 @@ def _adapt_amlcompute(aml: AmlCompute, arguments: Namespace) -> Compute:
 
 
 def _change_fields(compute: Compute, fields: dict[str, Any]) -> Compute:
-    from drumline.spec.registered.compute import from_dict, to_dict
+    from drumline.spec.entity import to_dict
+    from drumline.spec.registered.compute import from_dict
 
     changed = from_dict({**to_dict(compute), **fields})
     changed._warnings = compute._warnings

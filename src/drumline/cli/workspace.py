@@ -150,7 +150,8 @@ def _update(arguments: Namespace) -> int:
     """Apply flags over the file, then ``--set`` and ``--remove`` over both, as az does."""
     from drumline.cli.entities import parse_edits
     from drumline.control.settings import workspaces
-    from drumline.spec.registered.workspace import UNUSED, Workspace, to_dict
+    from drumline.spec.entity import to_dict
+    from drumline.spec.registered.workspace import UNUSED, Workspace
 
     if arguments.add:
         raise UsageError("--add: no field of a workspace is a list", "--set tags.NAME=VALUE")
@@ -163,13 +164,8 @@ def _update(arguments: Namespace) -> int:
     values |= parse_edits(values, kept, arguments.remove, editable=workspaces.EDITABLE, noun="workspace")
     workspaces.replace(Workspace(**{key: value for key, value in values.items() if value is not None}))
     paths = (text.partition("=")[0] for text in unused)
-    output.print_warnings(
-        [
-            *given._warnings,
-            *_list_unused(arguments),
-            *(f"{path}: not used; a workspace is a folder" for path in paths),
-        ]
-    )
+    warnings = [*given._warnings, *_list_unused(arguments)]
+    output.print_warnings([*warnings, *(f"{path}: not used; a workspace is a folder" for path in paths)])
     return _print(workspaces.get(before.name), arguments)
 
 

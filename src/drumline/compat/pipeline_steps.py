@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from copy import copy
 
-from drumline.compat.estimator import UNUSED
 from drumline.compat.run_configuration.configuration import RunConfiguration
-from drumline.compat.run_configuration.sections import MpiConfiguration
-from drumline.compat.script_run_config import ScriptRunConfig, Words, refuse_unknown, to_command
+from drumline.compat.run_configuration.environment import MpiConfiguration
+from drumline.compat.script_run_config import UNUSED, ScriptRunConfig, Words, refuse_unknown, to_command
 from drumline.contract.errors import SpecError
 from drumline.spec.jobs.pipeline import PipelineJob, PipelineJobSettings
 from drumline.spec.parts.io import Input, Output

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask, host_name_of
 from drumline.contract.record import NamedTuple, compile_late
-from drumline.plan import container, environment, parallel, services, shell, unsupported, values
+from drumline.plan import container, environment, parallel, shell, unsupported, values
 from drumline.plan.distributions import table
 from drumline.plan.layout import oversubscription_warnings, shared_texts
 from drumline.plan.request import (
@@ -162,7 +162,7 @@ def plan_job(job: Command, site: Site) -> Plan:
         uploads=given.uploads,
         build=site.build,
         folders=given.folders,
-        services=services.plan_services(
+        services=unsupported.plan_services(
             job, site.folder, _collect_values(given), site.in_place or site.folder.code, site.interpreter
         ),
         launcher=layout.launcher,

@@ -12,7 +12,6 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from drumline.compat.azure_ai_ml import translate_object
 from drumline.contract import folder
 from drumline.contract.errors import SpecError, UsageError
 from drumline.contract.ownership import check_owner
@@ -21,6 +20,7 @@ from drumline.sdk import asset_operations
 from drumline.sdk.compute_operations import ComputeOperations
 from drumline.sdk.job_operations import JobOperations
 from drumline.sdk.workspace_operations import WorkspaceOperations, is_placeholder
+from drumline.spec.foreign import translate_object
 from drumline.spec.jobs.job import Job
 from drumline.spec.registered.compute import Compute
 from drumline.spec.registered.workspace import Workspace

@@ -22,12 +22,12 @@ from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
-from drumline.compat.azure_ai_ml import translate_object
 from drumline.contract import folder
 from drumline.contract.folder import chosen_workspace
 from drumline.control.jobs.listing import EDITABLE
 from drumline.control.terminal import clean
 from drumline.spec import builder
+from drumline.spec.foreign import translate_object
 from drumline.spec.jobs.command import Command
 from drumline.spec.parts.services import FoundService
 from drumline.spec.registered.assets import CreationContext

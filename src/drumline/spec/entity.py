@@ -117,8 +117,9 @@ class Written(Entity):
     """An entity that is a file of its own: ``dump`` writes it, and ``str()`` is that without passwords."""
 
     def _file(self) -> dict[str, Any]:
-        """Return the keys of YAML with absolute local paths; JSON can hold it."""
-        raise NotImplementedError
+        """Return the keys of YAML, local paths in full, without what is not set; JSON can hold it."""
+        values = {key: plain(value) for key, value in self._values().items()}
+        return {key: value for key, value in values.items() if value not in ({}, [])}
 
     def dump(self, dest: str | os.PathLike[str] | IO[str], **kwargs: Any) -> None:
         """Write it as YAML that loads back; over what is there, unless ``overwrite=False``. Raises OSError."""
@@ -130,6 +131,11 @@ class Written(Entity):
 
     def __str__(self) -> str:
         return hide_passwords(write_yaml(self._file()))
+
+
+def to_dict(entity: Written) -> dict[str, Any]:
+    """Return the keys of YAML, local paths in full, without what is not set; JSON can hold it."""
+    return entity._file()
 
 
 def write_yaml(values: dict[str, Any]) -> str:

@@ -13,6 +13,8 @@ import functools
 import sys
 import threading
 from contextlib import contextmanager
+from enum import Enum
+from typing import Any
 
 from drumline.contract.errors import SpecError
 from drumline.spec import builder
@@ -20,6 +22,7 @@ from drumline.spec.foreign_parts import (
     HINT,
     base_path_of,
     fields_of,
+    is_foreign,
     is_within_theirs,
     name_in,
     ours,
@@ -512,3 +515,25 @@ def _copy(executor: Any) -> Any:
     made = object.__new__(type(executor))
     made.__dict__.update(vars(executor))
     return made
+
+
+_VALUES = (str, int, float, Enum)
+"""What is a value whatever its class."""
+
+
+def translate_object(value: Any) -> Any:
+    """
+    Translate an object of theirs, or a function under ``@command_component``; return any other value as it is.
+
+    Raises SpecError, which names the type, for what has nothing that stands for it.
+    """
+
+    if isinstance(value, _VALUES) or not (is_foreign(value) or is_function(value)):
+        return value
+    made = job_of(value) or component_of(value) or ours(value)
+    if made is not value:
+        return made
+    name = f"{type(value).__module__}.{type(value).__name__}"
+    raise SpecError(
+        f"{name} is not supported", "jobs, components, computes, data, environments and models are"
+    )

@@ -16,8 +16,8 @@ from azure.ai.ml.sweep import Uniform  # noqa: E402
 import drumline  # noqa: E402
 import drumline.dsl  # noqa: E402
 import drumline.entities  # noqa: E402
-from drumline.compat.azure_ai_ml import translate_object  # noqa: E402
 from drumline.exceptions import ValidationException  # noqa: E402
+from drumline.spec.foreign import translate_object  # noqa: E402
 from drumline.spec.jobs.job import to_dict  # noqa: E402
 from drumline.spec.jobs.validate import validate  # noqa: E402
 

@@ -19,10 +19,10 @@ with warnings.catch_warnings():
     pytest.importorskip("mldesigner", reason="mldesigner (4 MB with what it needs) is not installed")
 
 from drumline import Command, Input, MLClient, load_component
-from drumline.compat.azure_ai_ml import translate_object
 from drumline.dsl import pipeline
 from drumline.entities import CommandComponent, ResourceConfiguration
 from drumline.exceptions import ValidationException
+from drumline.spec.foreign import translate_object
 from drumline.spec.jobs.job import to_dict
 
 pytestmark = pytest.mark.filterwarnings("ignore")

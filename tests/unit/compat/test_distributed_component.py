@@ -7,7 +7,7 @@ import pytest
 from drumline.compat.distributed_component import load
 from drumline.compat.run_configuration.environment import DEFAULT_CPU_IMAGE
 from drumline.contract.errors import SpecError
-from drumline.spec.jobs.component import to_dict
+from drumline.spec.entity import to_dict
 
 WHOLE = """
 $schema: https://componentsdk.azureedge.net/jsonschema/DistributedComponent.json

@@ -2,19 +2,19 @@
 
 import pytest
 
-from drumline.compat.estimator import (
+from drumline.compat.run_configuration.configuration import Data, DataLocation, DataPath, RunConfiguration
+from drumline.compat.run_configuration.environment import MpiConfiguration, TensorflowConfiguration
+from drumline.compat.script_run_config import (
     Estimator,
     Gloo,
     Mpi,
     Nccl,
     ParameterServer,
     PyTorch,
+    ScriptRunConfig,
     TensorFlow,
+    to_command,
 )
-from drumline.compat.run_configuration.configuration import RunConfiguration
-from drumline.compat.run_configuration.data import Data, DataLocation, DataPath
-from drumline.compat.run_configuration.sections import MpiConfiguration, TensorflowConfiguration
-from drumline.compat.script_run_config import ScriptRunConfig, to_command
 from drumline.contract.errors import SpecError
 from drumline.sdk.v1.assets.dataset import Dataset, FileDataset
 from drumline.spec.jobs.job import to_dict

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from drumline.compat.estimator import Estimator, PyTorch, TensorFlow
 from drumline.compat.pipeline_steps import CommandStep, EstimatorStep, MpiStep, PipelineData, PythonScriptStep
+from drumline.compat.script_run_config import Estimator, PyTorch, TensorFlow
 from drumline.contract.errors import SpecError
 from drumline.sdk.v1.pipeline import Pipeline
 

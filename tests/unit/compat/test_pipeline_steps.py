@@ -1,6 +1,5 @@
 import pytest
 
-from drumline.compat.estimator import Estimator
 from drumline.compat.pipeline_steps import (
     CommandStep,
     EstimatorStep,
@@ -11,7 +10,7 @@ from drumline.compat.pipeline_steps import (
     to_pipeline,
 )
 from drumline.compat.run_configuration.configuration import RunConfiguration
-from drumline.compat.script_run_config import ScriptRunConfig
+from drumline.compat.script_run_config import Estimator, ScriptRunConfig
 
 
 def test_a_step_of_mpi_is_a_distributed_job():

@@ -3,7 +3,7 @@
 import pytest
 
 from drumline.compat.run_configuration.configuration import RunConfiguration
-from drumline.compat.run_configuration.sections import DockerConfiguration, PyTorchConfiguration
+from drumline.compat.run_configuration.environment import DockerConfiguration, PyTorchConfiguration
 from drumline.compat.script_run_config import ScriptRunConfig, to_command
 from drumline.contract.errors import SpecError
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from drumline.compat.run_configuration.configuration import RunConfiguration
-from drumline.compat.run_configuration.environment import Environment
-from drumline.compat.run_configuration.sections import (
+from drumline.compat.run_configuration.environment import (
     DockerConfiguration,
+    Environment,
     MpiConfiguration,
     ParallelTaskConfiguration,
     PyTorchConfiguration,

@@ -16,7 +16,7 @@ from drumline.control.submission import planning
 from drumline.control.tuning import parameters, request, results, starting
 from drumline.control.tuning.parameters import NodeRoom
 from drumline.control.tuning.request import TuneRequest
-from drumline.plan.search import halving, tuning, verdict
+from drumline.plan.search import halving, tuning
 from drumline.spec.jobs.command import Command
 from drumline.spec.load import load_job
 
@@ -163,7 +163,7 @@ def end(number, setting, metric=None, rung=0, **detail):
 
 
 def describe(made, *steps):
-    return verdict.describe_win(made, steps, made.find_standing(steps).winner)
+    return tuning.describe_win(made, steps, made.find_standing(steps).winner)
 
 
 def test_the_end_says_whether_the_win_is_clear(tmp_path):
@@ -178,8 +178,8 @@ def test_the_end_says_whether_the_win_is_clear(tmp_path):
     assert describe(made, *both).startswith("but 2 others (env:KIND z; ...) may be as fast: ")
     alone = [end(0, 0, 100.0), end(1, 1), end(2, 2)]
     assert describe(made, *alone) == "the only one that could be measured"
-    assert verdict.describe_counts(made, alone) == "1 of 3 settings measured in 3 runs, 2 failed"
-    assert verdict.describe_counts(made, clear) == "3 of 3 settings measured in 4 runs"
+    assert tuning.describe_counts(made, alone) == "1 of 3 settings measured in 3 runs, 2 failed"
+    assert tuning.describe_counts(made, clear) == "3 of 3 settings measured in 4 runs"
 
 
 def test_the_end_compares_the_best_with_the_jobs_own_and_tells_of_values_at_the_edge(tmp_path):

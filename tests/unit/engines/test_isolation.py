@@ -28,7 +28,7 @@ def load(tmp_path, text):
 
 
 def test_the_settings_of_a_file_are_read_with_their_units(tmp_path):
-    from drumline.spec.registered.compute import to_dict
+    from drumline.spec.entity import to_dict
 
     compute = load(tmp_path, FILE)
     assert read_isolation(to_dict(compute)) == Isolation(

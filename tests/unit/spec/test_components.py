@@ -10,8 +10,8 @@ from drumline import Input, Output, command, load_component
 from drumline.contract.errors import NotFoundError, SpecError
 from drumline.dsl import pipeline
 from drumline.entities import CommandComponent, Environment, PipelineComponent, PyTorchDistribution
+from drumline.spec.entity import to_dict
 from drumline.spec.jobs.command import Command
-from drumline.spec.jobs.component import to_dict
 from drumline.spec.jobs.pipeline import PipelineJob, to_node
 from drumline.spec.jobs.steps import fill_component
 

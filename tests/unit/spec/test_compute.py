@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from drumline.contract.errors import SpecError
+from drumline.spec.entity import to_dict
 from drumline.spec.load import load_compute
 from drumline.spec.registered.compute import (
     AmlCompute,
@@ -18,7 +19,6 @@ from drumline.spec.registered.compute import (
     SlurmCompute,
     check_compute,
     from_dict,
-    to_dict,
     to_slurm,
 )
 

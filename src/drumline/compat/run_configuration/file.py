@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import re
 
-from drumline.compat.run_configuration.environment import CondaDependencies, Environment, read_conda
-from drumline.compat.run_configuration.sections import (
+from drumline.compat.run_configuration.environment import (
+    CondaDependencies,
     DockerConfiguration,
+    Environment,
     MpiConfiguration,
     PyTorchConfiguration,
     TensorflowConfiguration,
+    read_conda,
 )
 from drumline.contract.errors import SpecError
 from drumline.spec.kinds.records import Record

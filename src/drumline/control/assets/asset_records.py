@@ -11,6 +11,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, Problem, SpecError
+from drumline.spec.entity import plain, to_dict
 from drumline.spec.paths import is_remote, resolve
 
 if TYPE_CHECKING:
@@ -98,23 +99,18 @@ def _component(**values: Any) -> Any:
 
 def to_yaml_values(entity: Any) -> dict[str, Any]:
     """Return the values of an asset with the keys of YAML; JSON can hold them."""
-    from drumline.spec.jobs import component
-    from drumline.spec.parts import environment
-    from drumline.spec.registered import assets
-
-    kind = kind_of(entity)
-    if kind in ("data", "model"):
-        return assets.to_dict(entity)
-    if kind == "component":
-        return component.to_dict(entity)
-    return {**environment.to_dict(entity), **({"properties": entity.properties} if entity.properties else {})}
+    is_environment = kind_of(entity) == "environment"
+    return {
+        **to_dict(entity),
+        **({"properties": entity.properties} if is_environment and entity.properties else {}),
+    }
 
 
 # data and models
 
 
 def _of_path(asset: Asset, *, check: bool) -> tuple[dict[str, Any], list[str]]:
-    from drumline.spec.registered.assets import check_asset, to_dict
+    from drumline.spec.registered.assets import check_asset
 
     asset = check_asset(asset)
     if not asset.path:
@@ -158,7 +154,7 @@ def _of_environment(environment: Environment) -> tuple[dict[str, Any], list[str]
     from drumline.spec.parts import environment as spec
     from drumline.spec.reading.source import Mapping, wrap
 
-    values = spec.to_dict(environment)
+    values = to_dict(environment)
     root = wrap(values)
     assert isinstance(root, Mapping)
     spec.from_tree(root, Report(environment.base_path))
@@ -174,8 +170,6 @@ def _of_environment(environment: Environment) -> tuple[dict[str, Any], list[str]
 
 
 def _properties(given: Any) -> dict[str, Any]:
-    from drumline.spec.entity import plain
-
     if not isinstance(given, dict):
         raise SpecError(f"properties must be a mapping, got {type(given).__name__!r}")
     kept: dict[str, Any] = plain(given)
@@ -220,8 +214,6 @@ def take_in(environment: dict[str, Any]) -> None:
 
 
 def _of_component(component: Component, home: str) -> tuple[dict[str, Any], list[str]]:
-    from drumline.spec.jobs.component import to_dict
-
     problems = problems_of(component)
     if problems:
         raise SpecError(problems)
@@ -234,7 +226,6 @@ def _of_component(component: Component, home: str) -> tuple[dict[str, Any], list
 def problems_of(component: Component) -> list[Problem]:
     """Check a component that was built or changed in Python as its file would be."""
     from drumline.spec.entity_types import component_table
-    from drumline.spec.jobs.component import to_dict
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import wrap
 

@@ -18,9 +18,8 @@ from drumline.control.driver.children import ChildJobs, End, read_graph
 from drumline.control.jobs.output_links import link_output, output_path
 from drumline.control.observing.parts import trials
 from drumline.plan.search import policies
-from drumline.plan.search.request import request_of
+from drumline.plan.search.request import request_of, trial_job
 from drumline.plan.search.samplers import Tried, next_params
-from drumline.plan.search.trials import trial_job
 from drumline.spec.jobs.sweep import SweepJob
 
 if TYPE_CHECKING:

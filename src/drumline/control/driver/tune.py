@@ -14,9 +14,9 @@ from drumline.control.driver import step_rates
 from drumline.control.driver.sweep import SweepDriver
 from drumline.control.jobs.lookup import read_plan
 from drumline.control.observing.parts import trials
-from drumline.plan.search import halving, verdict
+from drumline.plan.search import halving, tuning
 from drumline.plan.search.halving import Measurement
-from drumline.plan.search.trials import trial_job
+from drumline.plan.search.request import trial_job
 from drumline.plan.search.tuning import (
     STEP_S,
     describe_value,
@@ -210,11 +210,11 @@ class _TuneDriver(SweepDriver):
         """Leave the outputs where they are: every trial was cut off."""
 
     def _summarize_trials(self, steps: Mapping[str, StepOutcome], leader: StepOutcome | None) -> str:
-        said = verdict.describe_counts(self._tuning, steps.values())
+        said = tuning.describe_counts(self._tuning, steps.values())
         if leader is None:
             return said
-        shown = verdict.describe_setting(leader.detail["params"])
-        more = verdict.describe_win(self._tuning, steps.values(), leader.detail["setting"])
+        shown = tuning.describe_setting(leader.detail["params"])
+        more = tuning.describe_win(self._tuning, steps.values(), leader.detail["setting"])
         return f"{said}; best: {shown}: {leader.reason}, {more}"
 
     def _explain_failure(self, steps: Mapping[str, StepOutcome], said: str) -> str:

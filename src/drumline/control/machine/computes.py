@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, SpecError, UsageError
 from drumline.contract.folder import base_home, private_folder, write_whole
 from drumline.control.readable import readable
+from drumline.spec.entity import to_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -116,7 +117,7 @@ def _ours(aml: AmlCompute, *, check: bool) -> tuple[Compute, list[str]]:
     Return the compute that stands for Azure's: the one attached under its name, with its settings, else a new one.
     """
     from drumline.engines.table import engine
-    from drumline.spec.registered.compute import LocalCompute, SlurmCompute, check_compute, to_dict, to_slurm
+    from drumline.spec.registered.compute import LocalCompute, SlurmCompute, check_compute, to_slurm
 
     slurm, warnings = to_slurm(aml)
     before = get(aml.name) if aml.name in names() else None
@@ -149,7 +150,6 @@ def _check_name(name: str) -> None:
 def _check_engine(compute: Compute) -> None:
     from drumline.contract.errors import Problem
     from drumline.engines.table import engine
-    from drumline.spec.registered.compute import to_dict
 
     said = engine(compute.type).check(to_dict(compute))
     if said:
@@ -193,7 +193,7 @@ def update(
 
     Raises NotFoundError, UsageError, SpecError, PlanError; nothing has changed then.
     """
-    from drumline.spec.registered.compute import CLUSTER_FIELDS, from_dict, to_dict
+    from drumline.spec.registered.compute import CLUSTER_FIELDS, from_dict
 
     if name.lower() == LOCAL:
         raise UsageError(
@@ -228,8 +228,6 @@ def _remove(values: dict[str, Any], path: str) -> None:
 
 def settings(compute: Compute) -> dict[str, Any]:
     """Return a compute as ``az ml compute list`` prints it."""
-    from drumline.spec.registered.compute import to_dict
-
     return {**to_dict(compute), "id": f"azureml:{compute.name}", "provisioning_state": "Succeeded"}
 
 
@@ -240,7 +238,6 @@ def describe(name: str) -> dict[str, Any]:
     ``reason``: why the engine says nothing; empty when it does. Raises NotFoundError.
     """
     from drumline.engines.table import engine
-    from drumline.spec.registered.compute import to_dict
 
     compute = get(name)
     try:
@@ -253,7 +250,6 @@ def describe(name: str) -> dict[str, Any]:
 def nodes(name: str) -> list[dict[str, Any]]:
     """List the nodes with state, cores, GPUs, memory and jobs. Raises NotFoundError, EngineError."""
     from drumline.engines.table import engine
-    from drumline.spec.registered.compute import to_dict
 
     compute = get(name)
     return list(engine(compute.type).list_nodes(to_dict(compute)))

@@ -7,6 +7,7 @@ from typing import Any
 
 from drumline.contract.errors import PlanError
 from drumline.control.machine import computes
+from drumline.spec.entity import to_dict
 
 _NAME = "node"
 
@@ -27,7 +28,7 @@ def describe_nodes(link: str = "") -> str:
 
 
 def _check(given: dict[str, Any]) -> dict[str, Any]:
-    from drumline.spec.registered.compute import from_dict, to_dict
+    from drumline.spec.registered.compute import from_dict
 
     return to_dict(from_dict({"name": _NAME, "type": "local", **given}))
 
@@ -36,8 +37,6 @@ def add_isolation(compute: str | None, text: str) -> dict[str, Any]:
     """
     Return the settings of a job's compute with those of its property. Raises PlanError, SpecError.
     """
-    from drumline.spec.registered.compute import to_dict
-
     try:
         given = json.loads(text)
     except ValueError as error:

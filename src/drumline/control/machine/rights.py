@@ -16,7 +16,8 @@ def render(compute: Compute) -> str:
     that cannot be attached, UsageError for one of another type.
     """
     from drumline.engines.kubernetes import access, client
-    from drumline.spec.registered.compute import check_compute, to_dict
+    from drumline.spec.entity import to_dict
+    from drumline.spec.registered.compute import check_compute
 
     if compute.type != "kubernetes":
         hint = "without --dry-run it is attached"

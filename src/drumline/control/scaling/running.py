@@ -25,8 +25,7 @@ from drumline.control.submission import planning
 from drumline.control.submission.run_folder import ISOLATION
 from drumline.control.submission.submit import submit
 from drumline.engines.table import is_elsewhere
-from drumline.plan.search.known_inputs import find_number
-from drumline.plan.search.tuning import count_warm_steps, list_measured_settings
+from drumline.plan.search.tuning import count_warm_steps, find_number, list_measured_settings
 from drumline.spec import paths
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ from drumline.control.jobs.recovery import recover
 from drumline.control.readable import readable
 from drumline.control.settings import tracking
 from drumline.linux import mounts
+from drumline.spec.entity import to_dict
 from drumline.spec.kinds.values import Report
 from drumline.spec.reading.source import wrap
-from drumline.spec.registered.workspace import Workspace, from_tree, load_workspace, to_dict
+from drumline.spec.registered.workspace import Workspace, from_tree, load_workspace
 from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from drumline.contract.plan import Plan
-    from drumline.plan.pipelines.step import Graph, Step
+    from drumline.plan.pipelines.bindings import Graph, Step
     from drumline.spec.jobs.pipeline import PipelineJob
 
 

@@ -185,7 +185,7 @@ def compute_of(job: Command) -> dict[str, Any]:
     if job.compute in LOCAL_COMPUTES:
         return {}
     from drumline.control.machine import computes
-    from drumline.spec.registered.compute import to_dict
+    from drumline.spec.entity import to_dict
 
     found = computes.resolve(job.compute)
     return {} if found is None else to_dict(found)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import PlanError, Problem
 from drumline.control.submission.fields import find_component, locate_problems
 from drumline.control.submission.planning import plan, take_code
-from drumline.plan.search.request import request_of
+from drumline.plan.search.request import request_of, trial_job
 from drumline.plan.search.samplers import next_params
-from drumline.plan.search.trials import trial_job
 from drumline.plan.search.tuning import PROPERTY
 from drumline.spec.jobs.sweep import ParameterizedCommand, resolve_trial
 

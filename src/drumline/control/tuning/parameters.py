@@ -15,16 +15,18 @@ from drumline.contract.words import format_count
 from drumline.control.driver.step_rates import SWITCHES
 from drumline.node.warm.rank_variables import is_rank_variable
 from drumline.plan.environment import UNSET
-from drumline.plan.search.known_inputs import (
+from drumline.plan.search.request import describe_refusal
+from drumline.plan.search.tuning import (
+    ENV,
+    INPUT,
     KNOWN_NAMES,
+    PROCS,
+    describe_setting,
     find_target,
     list_literals,
     read_current,
     to_number,
 )
-from drumline.plan.search.trials import describe_refusal
-from drumline.plan.search.tuning import ENV, INPUT, PROCS
-from drumline.plan.search.verdict import describe_setting
 from drumline.spec.parts.search import parse_value
 
 if TYPE_CHECKING:

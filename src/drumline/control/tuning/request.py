@@ -24,7 +24,6 @@ from drumline.control.tuning.parameters import (
 from drumline.engines.local import machine
 from drumline.engines.table import is_elsewhere
 from drumline.plan.search.halving import plan_rungs
-from drumline.plan.search.known_inputs import find_number, to_number
 from drumline.plan.search.tuning import (
     LATENCY,
     PROCS,
@@ -34,6 +33,8 @@ from drumline.plan.search.tuning import (
     STEP_S,
     STEPS,
     Tuning,
+    find_number,
+    to_number,
     to_text,
 )
 from drumline.spec.jobs.job import to_dict

@@ -9,9 +9,8 @@ from drumline.contract import status
 from drumline.contract.errors import DrumlineError, UsageError
 from drumline.contract.folder import read_plain, write_whole
 from drumline.control.terminal import clean
-from drumline.plan.search import verdict
+from drumline.plan.search import tuning as tunings
 from drumline.plan.search.halving import MINIMIZE
-from drumline.plan.search.tuning import UNITS, Tuning, apply_setting, describe_value, from_properties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -22,26 +21,26 @@ if TYPE_CHECKING:
 _MARK = "# Made by drumline tune "
 
 
-def read_tuning(folder: RunFolder) -> Tuning:
+def read_tuning(folder: RunFolder) -> tunings.Tuning:
     """Return what the tuning tries. Raises DrumlineError for a job that is none."""
     graph = folder.read_json(folder.graph) or {}
-    tuning = from_properties((graph.get("sweep") or {}).get("properties"))
+    tuning = tunings.from_properties((graph.get("sweep") or {}).get("properties"))
     if tuning is None:
         raise DrumlineError(f"job {folder.name} is not a tuning")
     return tuning
 
 
-def name_unit(tuning: Tuning) -> str:
+def name_unit(tuning: tunings.Tuning) -> str:
     """Return the unit of the figures by which settings are compared."""
-    return UNITS[tuning.metric]
+    return tunings.UNITS[tuning.metric]
 
 
-def to_values(folder: RunFolder, outcome: Outcome, tuning: Tuning) -> dict[str, Any]:
+def to_values(folder: RunFolder, outcome: Outcome, tuning: tunings.Tuning) -> dict[str, Any]:
     """Return the figures as ``-o json`` has them; the best setting first, those without a figure last."""
     steps = outcome.steps.values()
-    newest = verdict.find_newest(steps)
+    newest = tunings.find_newest(steps)
     winner = find_winner(outcome, tuning)
-    rivals = [] if winner is None else verdict.find_rivals(tuning, steps, winner)
+    rivals = [] if winner is None else tunings.find_rivals(tuning, steps, winner)
     rows = [_to_row(setting, newest.get(setting), tuning, rivals) for setting in range(len(tuning.settings))]
     rows.sort(key=lambda row: _rank(row, tuning, winner))
     best = next((row for row in rows if row["number"] == winner), None)
@@ -55,18 +54,20 @@ def to_values(folder: RunFolder, outcome: Outcome, tuning: Tuning) -> dict[str, 
         "runs": len(outcome.steps),
         "seconds": _seconds(outcome),
         "best": best and {key: best[key] for key in ("setting", "metric", "step_s", "job")},
-        "is_clear": winner is not None and not rivals and not verdict.is_alone(steps),
-        "faster_than_own": None if winner is None else verdict.find_gain(tuning, steps, winner),
+        "is_clear": winner is not None and not rivals and not tunings.is_alone(steps),
+        "faster_than_own": None if winner is None else tunings.find_gain(tuning, steps, winner),
         "settings": [{key: value for key, value in row.items() if key != "number"} for row in rows],
     }
 
 
-def find_winner(outcome: Outcome, tuning: Tuning) -> int | None:
+def find_winner(outcome: Outcome, tuning: tunings.Tuning) -> int | None:
     """Return the number of the setting that won; None while that is open, and if none could be measured."""
     return tuning.find_standing(outcome.steps.values()).winner
 
 
-def _to_row(number: int, step: StepOutcome | None, tuning: Tuning, rivals: Collection[int]) -> dict[str, Any]:
+def _to_row(
+    number: int, step: StepOutcome | None, tuning: tunings.Tuning, rivals: Collection[int]
+) -> dict[str, Any]:
     detail = step.detail if step else {}
     return {
         "number": number,
@@ -85,7 +86,7 @@ def _to_row(number: int, step: StepOutcome | None, tuning: Tuning, rivals: Colle
     }
 
 
-def _rank(row: Mapping[str, Any], tuning: Tuning, winner: int | None) -> tuple[Any, ...]:
+def _rank(row: Mapping[str, Any], tuning: tunings.Tuning, winner: int | None) -> tuple[Any, ...]:
     sign = 1.0 if tuning.goal == MINIMIZE else -1.0
     value = row["metric"]
     return (row["number"] != winner, value is None, -(row["rung"] or 0), sign * (value or 0.0))
@@ -104,7 +105,7 @@ def list_lines(values: Mapping[str, Any]) -> list[tuple[str, ...]]:
     for row in values["settings"]:
         step_s = row["step_s"]
         is_best = values["best"] is not None and row["setting"] == values["best"]["setting"]
-        result = describe_value(values["metric"], row["metric"]) if row["metric"] else row["reason"]
+        result = tunings.describe_value(values["metric"], row["metric"]) if row["metric"] else row["reason"]
         notes = [
             "best" if is_best else "",
             "may be as fast" if row["may_be_best"] else "",
@@ -157,15 +158,15 @@ def choose_target(path: str, name: str, tell: Callable[[str], None]) -> str:
     return other
 
 
-def write_winner(job: Any, tuning: Tuning, values: Mapping[str, Any], path: str) -> None:
+def write_winner(job: Any, tuning: tunings.Tuning, values: Mapping[str, Any], path: str) -> None:
     """Write the job with the setting that won. Raises OSError."""
     from drumline.spec.jobs.job import to_yaml
 
     best = values["best"]
     assert values["status"] == status.COMPLETED
-    apply_setting(job, tuning.targets, best["setting"])
-    shown = verdict.describe_setting(best["setting"])
-    figure = describe_value(values["metric"], best["metric"])
+    tunings.apply_setting(job, tuning.targets, best["setting"])
+    shown = tunings.describe_setting(best["setting"])
+    figure = tunings.describe_value(values["metric"], best["metric"])
     comment = clean(" ".join(f"{_MARK}({values['name']}): {shown}: {figure}".split()))
     is_elsewhere = os.path.dirname(os.path.abspath(path)) != job.base_path
     text = f"{comment}\n{to_yaml(job, absolute=is_elsewhere)}"

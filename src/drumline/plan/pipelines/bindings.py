@@ -1,4 +1,4 @@
-"""Checks that a step gets what its component declares, and that it refers to what is there."""
+"""Checks that a planned step gets what its component declares, and that it refers to what is there."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import Problem
+from drumline.contract.record import NamedTuple
 from drumline.spec.hints import did_you_mean
 from drumline.spec.jobs.parallel import FOLDER, TABLES
 from drumline.spec.kinds.values import PRIMITIVES
 from drumline.spec.parts.io import PATTERN, RESERVED_OUTPUTS, Binding, fits_primitive, texts_of
 
 if TYPE_CHECKING:
-    from drumline.plan.pipelines.step import Step
+    from drumline.spec.jobs.job import Job
     from drumline.spec.jobs.pipeline import PipelineJob
+
 
 Given = Mapping[str, tuple[str, Any]]
 """Of an inner pipeline's inputs that the one around it binds: type and value, as ``source`` has them."""
@@ -106,7 +108,7 @@ def _is_absent(pipeline: PipelineJob, text: str) -> bool:
 def resolve_inputs(pipeline: PipelineJob, step: Step, steps: Mapping[str, Step], given: Given) -> Given:
     """Return the ``given`` of ``check_step`` for the steps of a step that is a pipeline itself."""
     found = {}
-    for name, value in step.job.inputs.items():  # type: ignore[attr-defined]
+    for name, value in step.job.inputs.items():
         texts = texts_of(value)
         if texts and _is_whole(value):
             source = _source(pipeline, steps, given, texts[0], "")
@@ -117,7 +119,7 @@ def resolve_inputs(pipeline: PipelineJob, step: Step, steps: Mapping[str, Step],
 
 def _inputs(pipeline: PipelineJob, step: Step, steps: Mapping[str, Step], given: Given) -> list[Problem]:
     problems = []
-    for name, value in step.job.inputs.items():  # type: ignore[attr-defined]
+    for name, value in step.job.inputs.items():
         path = f"jobs.{step.name}.inputs.{name}"
         declared = step.job._declared.get(name)
         wanted = str(declared.type) if declared is not None else ""
@@ -199,7 +201,7 @@ def _source(
         if source is None:
             what = f"{path}: {written}: the pipeline has no job {parts[2]!r}"
             return Problem(what, path=path, hint=_suggest_name(parts[2], steps))
-        outputs = source.job.outputs  # type: ignore[attr-defined]
+        outputs = source.job.outputs
         if parts[4] not in outputs and parts[4] not in RESERVED_OUTPUTS:
             what = f"{path}: {written}: {parts[2]!r} has no output {parts[4]!r}"
             return Problem(what, path=path, hint=_suggest_name(parts[4], outputs))
@@ -279,7 +281,7 @@ def _reads_as(item: Any, value: Any) -> bool:
 def _missing(step: Step) -> list[Problem]:
     problems = []
     for name, declared in step.job._declared.items():
-        if _is_needed(declared) and name not in step.job.inputs:  # type: ignore[attr-defined]
+        if _is_needed(declared) and name not in step.job.inputs:
             path = f"jobs.{step.name}.inputs.{name}"
             what = f"jobs.{step.name} needs the input {name!r} of its component"
             problems.append(Problem(what, path=path, hint=f"{declared.type}"))
@@ -293,7 +295,7 @@ def _unknown(step: Step) -> list[Problem]:
         return []
     return [
         _superfluous(f"jobs.{step.name}.inputs.{name}", name, declared)
-        for name in step.job.inputs  # type: ignore[attr-defined]
+        for name in step.job.inputs
         if name not in declared
     ]
 
@@ -312,7 +314,7 @@ def _superfluous(path: str, name: str, declared: Mapping[str, Any]) -> BindingWa
 
 def _outputs(pipeline: PipelineJob, step: Step) -> list[Problem]:
     problems = []
-    for output, written in step.job.outputs.items():  # type: ignore[attr-defined]
+    for output, written in step.job.outputs.items():
         path = f"jobs.{step.name}.outputs.{output}"
         for text in texts_of(written):
             name = text.removeprefix("parent.outputs.")
@@ -327,3 +329,32 @@ def _outputs(pipeline: PipelineJob, step: Step) -> list[Problem]:
 
 def _suggest_name(name: str, names: Mapping[str, Any]) -> str:
     return did_you_mean(name, tuple(names)) or "known: " + (", ".join(names) or "none")
+
+
+class Step(NamedTuple):
+    name: str
+    job: Job
+    """Without a component; its inputs may still be bindings."""
+
+    needs: tuple[str, ...]
+    """The steps whose outputs it reads."""
+
+    publishes: dict[str, str]
+    """Its output to the pipeline's output that it is."""
+
+    inner: Graph | None = None
+    """Of a pipeline."""
+
+    doubts: tuple[str, ...] = ()
+    """Of its inputs, to be warned about."""
+
+
+class Graph(NamedTuple):
+    steps: tuple[Step, ...]
+    """Each one after those that it needs."""
+
+    doubts: tuple[str, ...] = ()
+    """Of the inputs of the pipeline itself, where it is the call of a component."""
+
+    def step(self, name: str) -> Step:
+        return next(step for step in self.steps if step.name == name)

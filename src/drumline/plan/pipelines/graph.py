@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, Problem, SpecError
 from drumline.plan.pipelines import bindings
-from drumline.plan.pipelines.step import Graph, Step
+from drumline.plan.pipelines.bindings import Graph, Step
 from drumline.spec.jobs.steps import fill_component
 from drumline.spec.parts.io import texts_of
 
@@ -132,11 +132,7 @@ def _names(pipeline: PipelineJob) -> list[Problem]:
 
 
 def _output_names(step: Step) -> list[Problem]:
-    return [
-        problem
-        for name in step.job.outputs  # type: ignore[attr-defined]
-        for problem in _name(name, f"jobs.{step.name}.outputs")
-    ]
+    return [problem for name in step.job.outputs for problem in _name(name, f"jobs.{step.name}.outputs")]
 
 
 def _name(name: Any, group: str) -> list[Problem]:
@@ -196,7 +192,7 @@ def _cycle(steps: dict[str, Step]) -> list[Problem]:
 def _circle(names: list[str], steps: dict[str, Step]) -> Problem:
     """Return the problem of a circle, at the input by which the first of its steps needs the second."""
     first, second = names[:2]
-    inputs: dict[str, Any] = steps[first].job.inputs  # type: ignore[attr-defined]
+    inputs: dict[str, Any] = steps[first].job.inputs
     start = f"parent.jobs.{second}."
     guilty = next(
         name for name, value in inputs.items() if any(text.startswith(start) for text in texts_of(value))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.control.machine.computes import LOCAL
+from drumline.spec.entity import to_dict
 from drumline.spec.registered.compute import AmlCompute as Today
-from drumline.spec.registered.compute import to_dict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

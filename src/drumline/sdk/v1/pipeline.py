@@ -1,5 +1,5 @@
 """
-Pipelines of v1, and their runs.
+Pipelines of v1 and their runs, and how jobs that older SDKs build in Python are checked and started.
 
 Source: https://learn.microsoft.com/python/api/azureml-pipeline-core/azureml.pipeline.core.pipeline.pipeline
 """
@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 from drumline.compat.pipeline_steps import identifier, to_pipeline
 from drumline.compat.script_run_config import refuse_unknown
 from drumline.contract.errors import SpecError, UsageError
+from drumline.control.submission.fields import fill_component
+from drumline.sdk.v1.experiment import Experiment
 from drumline.sdk.v1.runs.run import Run
-from drumline.sdk.v1.submission import submit, validate
+from drumline.sdk.v1.workspace import Workspace
+from drumline.spec.jobs.validate import validate as check
 
 if TYPE_CHECKING:
     from drumline.sdk.v1.scope import WorkspaceScope
     from drumline.spec.jobs.pipeline import PipelineJob
+    from drumline.spec.jobs.validate import ValidationResult
 
 
 class Pipeline:
@@ -99,3 +103,32 @@ class PipelineRun(Run):
         """Wait, as for a run; ``timeout_seconds`` has no effect."""
         kwargs.pop("timeout_seconds", None)
         return super().wait_for_completion(*args, **kwargs)
+
+
+def submit(
+    job: Any,
+    workspace: Workspace | None,
+    experiment_name: str | None,
+    *,
+    description: str | None = None,
+    tags: dict[str, str] | None = None,
+) -> Run:
+    """Start a job that was built in Python, and return its run. Raises SpecError, PlanError."""
+    home = workspace or Workspace()
+    for name, node in getattr(job, "jobs", {}).items():
+        job._warnings += [f"jobs.{name}: {warning}" for warning in node._warnings]
+    if tags:
+        job.tags.update({str(key): str(value) for key, value in tags.items()})
+    returned = home._client.jobs.create_or_update(
+        job, experiment_name=experiment_name, description=description
+    )
+    experiment = str(returned.experiment_name or experiment_name or "Default")
+    return Run(Experiment(home, experiment), str(returned.name))
+
+
+def validate(job: Any, *, raise_error: bool) -> ValidationResult:
+    """Return every problem of the job as a whole; raise SpecError with them when asked to."""
+    result = check(fill_component(job))
+    if raise_error and not result.passed:
+        raise SpecError(list(result.problems))
+    return result

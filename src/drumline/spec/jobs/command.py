@@ -176,26 +176,11 @@ class Command(RankProgram, Calling):
 
         timeout, trial_timeout: seconds. Raises SpecError.
         """
-        from drumline.spec.jobs.sweep import SWEEP_KEYWORDS, sweep_of
+        given = {name: value for name, value in locals().items() if name not in ("self", "kwargs")}
+        from drumline.spec.jobs.sweep import sweep_of
 
-        refuse_unknown(kwargs, SWEEP_KEYWORDS, "sweep")
-        return sweep_of(
-            self,
-            primary_metric=primary_metric,
-            goal=goal,
-            sampling_algorithm=sampling_algorithm,
-            compute=compute,
-            max_concurrent_trials=max_concurrent_trials,
-            max_total_trials=max_total_trials,
-            timeout=timeout,
-            trial_timeout=trial_timeout,
-            early_termination_policy=early_termination_policy,
-            search_space=search_space,
-            identity=identity,
-            queue_settings=queue_settings,
-            job_tier=job_tier,
-            priority=priority,
-        )
+        refuse_unknown(kwargs, tuple(given), "sweep")
+        return sweep_of(self, **given)
 
 
 CommandJob = Command

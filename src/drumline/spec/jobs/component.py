@@ -164,7 +164,7 @@ class Component(Written, Located):
         refuse_unknown(others, (*self._fields, "id", "creation_context"), "the component")
 
     def _plain(self) -> dict[str, Any]:
-        return to_dict(self)
+        return self._file()
 
     @property
     def _label(self) -> str:
@@ -187,7 +187,11 @@ class Component(Written, Located):
         return {name: value for name, value in given.items() if value is not None}
 
     def _file(self) -> dict[str, Any]:
-        return to_dict(self)
+        values = {key: plain(value) for key, value in self._values().items()}
+        values["inputs"] = {name: _plain_declaration(value) for name, value in self.inputs.items()}
+        values = {key: value for key, value in values.items() if value not in ({}, [])}
+        self._settle(values)
+        return values
 
     def _settle(self, values: dict[str, Any]) -> None:
         """Write local paths in full in ``values``, the component as plain data."""
@@ -251,15 +255,6 @@ def _to_output(value: Any) -> Output:
     if isinstance(value, dict):
         return Output(**value)
     raise SpecError(f"an output is declared by a mapping, not by a {type(value).__name__}")
-
-
-def to_dict(component: Component) -> dict[str, Any]:
-    """Return the component as a mapping with the keys of YAML, local paths in full."""
-    values = {key: plain(value) for key, value in component._values().items()}
-    values["inputs"] = {name: _plain_declaration(value) for name, value in component.inputs.items()}
-    values = {key: value for key, value in values.items() if value not in ({}, [])}
-    component._settle(values)
-    return values
 
 
 def _plain_declaration(value: Input) -> dict[str, Any]:

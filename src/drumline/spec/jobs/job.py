@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from typing import IO, Any, Self
 
     from drumline.spec.kinds.fields import MadeOf, OrEmpty
-    from drumline.spec.kinds.records import Part
     from drumline.spec.parts.services import Services
     from drumline.spec.reading.source import Mapping
 
@@ -86,6 +85,8 @@ class Job(Located):
     properties: OrEmpty[dict[str, str]] = field(
         MapOf(Text(nullable=True)), "Names and values that programs set.", factory=dict
     )
+    inputs: MadeOf[Inputs] = field(INPUTS, factory=Inputs, last=True)
+    outputs: MadeOf[Outputs] = field(OUTPUTS, factory=Outputs, last=True)
     compute: str | None = field(
         _TEXT,
         "The compute that runs the job: azureml:NAME, or local for this machine.",
@@ -136,6 +137,20 @@ class Job(Located):
         """The job file as read, so that later problems still name its lines."""
         self._page: Callable[[], str | None] | None = None
         """Of a stored job: returns its page for a notebook, None if the job is gone."""
+
+    def _set_given(self, attribute: str, make: Any, given: dict[str, Any]) -> None:
+        """
+        Set those fields of an attribute that are not None; ``make`` makes the attribute where it is not there.
+
+        Raises SpecError for a value that its field cannot hold.
+        """
+        if make._checks_values:
+            refuse_wrong(given, list_kinds(make))
+        target = getattr(self, attribute) or make()
+        for name, value in given.items():
+            if value is not None:
+                setattr(target, name, value)
+        setattr(self, attribute, target)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Job:
         from copy import deepcopy
@@ -226,9 +241,6 @@ class Calling(Job):
     _input_example = ""
     """How its inputs are given in a call."""
 
-    inputs: MadeOf[Inputs] = field(INPUTS, factory=Inputs)
-    outputs: MadeOf[Outputs] = field(OUTPUTS, factory=Outputs)
-
     def _become_node(self) -> None:
         """End the constructor: take what the component has, and join the pipeline that is being built."""
         self._is_pattern = self.called_component is None
@@ -246,20 +258,6 @@ class Calling(Job):
         for name, output in component.outputs.items():
             if name not in self.outputs:
                 self.outputs[name] = deepcopy(output)
-
-    def _set_given(self, attribute: str, make: type[Part], given: dict[str, Any]) -> None:
-        """
-        Set those fields of an attribute that are not None; ``make`` makes the attribute where it is not there.
-
-        Raises SpecError for a value that its field cannot hold.
-        """
-        if make._checks_values:
-            refuse_wrong(given, list_kinds(make))
-        target = getattr(self, attribute) or make()
-        for name, value in given.items():
-            if value is not None:
-                setattr(target, name, value)
-        setattr(self, attribute, target)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Self:
         """Copy the job with some inputs replaced. Raises SpecError for an input that it does not have."""

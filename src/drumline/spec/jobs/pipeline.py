@@ -16,7 +16,6 @@ from drumline.spec.jobs.job import Job, to_dict
 from drumline.spec.kinds.fields import Declared, field
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Anything, Flag, Kind
-from drumline.spec.parts.io import INPUTS, OUTPUTS, Inputs, Outputs
 from drumline.spec.reading.source import Scalar
 
 TYPE_CHECKING = False
@@ -121,10 +120,8 @@ class PipelineJob(Job):
     settings: MadeOf[PipelineJobSettings] = field(
         SETTINGS, "Settings of the whole pipeline.", factory=PipelineJobSettings
     )
-    inputs: MadeOf[Inputs] = field(INPUTS, factory=Inputs)
-    outputs: MadeOf[Outputs] = field(OUTPUTS, factory=Outputs)
-    jobs: MadeOf[dict[str, Any]] = field(Anything(), "The steps by name.", default=None)
-    component: Any = field(Anything(), default=None)
+    jobs: MadeOf[dict[str, Any]] = field(Anything(), "The steps by name.", default=None, last=True)
+    component: Any = field(Anything(), default=None, last=True)
 
     def _settle_arguments(self, others: dict[str, Any]) -> None:
         super()._settle_arguments(others)

@@ -15,7 +15,6 @@ from drumline.spec.kinds.fields import Declared, Located, field
 from drumline.spec.kinds.locations import check_file
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Kind, ListOf, OneOf, Text, quote_node
-from drumline.spec.parts.io import INPUTS, OUTPUTS, Inputs, Outputs
 from drumline.spec.parts.resources import QUEUE_SETTINGS, RESOURCES, QueueSettings
 from drumline.spec.parts.search import (
     EARLY_TERMINATION,
@@ -215,8 +214,6 @@ class SweepJob(SweepSearch, Job):
     """
 
     type = "sweep"
-    inputs: MadeOf[Inputs] = field(INPUTS, factory=Inputs)
-    outputs: MadeOf[Outputs] = field(OUTPUTS, factory=Outputs)
 
     def _settle_arguments(self, others: dict[str, Any]) -> None:
         super()._settle_arguments(others)
@@ -232,16 +229,8 @@ class SweepJob(SweepSearch, Job):
         trial_timeout: int | None = None,
     ) -> None:
         """Set those given, and leave the others as they are. Times are in seconds."""
-        given = {
-            "max_concurrent_trials": max_concurrent_trials,
-            "max_total_trials": max_total_trials,
-            "timeout": timeout,
-            "trial_timeout": trial_timeout,
-        }
-        self.limits = self.limits or SweepJobLimits()
-        for name, value in given.items():
-            if value is not None:
-                setattr(self.limits, name, value)
+        given = {name: value for name, value in locals().items() if name != "self"}
+        self._set_given("limits", SweepJobLimits, given)
 
     def set_objective(self, *, goal: str | None = None, primary_metric: str | None = None) -> None:
         """Set those given, and leave the others as they are."""
@@ -327,21 +316,6 @@ def resolve_trial(sweep: SweepJob, lookup: Lookup) -> ParameterizedCommand:
     return with_base_path(program, sweep._base_path)
 
 
-SWEEP_KEYWORDS = (
-    "primary_metric",
-    "goal",
-    "sampling_algorithm",
-    "compute",
-    *SweepJobLimits._fields,
-    "early_termination_policy",
-    "search_space",
-    "identity",
-    "queue_settings",
-    *QueueSettings._fields,
-)
-"""Of ``Command.sweep``."""
-
-
 def sweep_of(  # noqa: PLR0913 - azure-ai-ml's signature
     job: Any,
     *,
@@ -349,23 +323,20 @@ def sweep_of(  # noqa: PLR0913 - azure-ai-ml's signature
     goal: str,
     sampling_algorithm: Any = "random",
     compute: str | None = None,
-    max_concurrent_trials: int | None = None,
-    max_total_trials: int | None = None,
-    timeout: int | None = None,
-    trial_timeout: int | None = None,
     early_termination_policy: Any = None,
     search_space: dict[str, Any] | None = None,
     identity: Any = None,
     queue_settings: Any = None,
     job_tier: str | None = None,
     priority: str | None = None,
+    **limits: int | None,
 ) -> SweepJob:
     """
     Return the sweep of a job, as ``Command.sweep`` does; the job itself is left as it is.
 
     The job's inputs that are parameter expressions become the search space, and so does ``search_space``.
 
-    timeout, trial_timeout: seconds. Raises SpecError.
+    limits: those of the sweep. Raises SpecError.
     """
     inputs, space = split_search_space(_inputs_of(job))
     space |= search_space or {}
@@ -395,12 +366,8 @@ def sweep_of(  # noqa: PLR0913 - azure-ai-ml's signature
         if isinstance(job.called_component, str)
         else copy_program(job, made.search_space)
     )
-    made.set_limits(
-        max_concurrent_trials=max_concurrent_trials,
-        max_total_trials=max_total_trials,
-        timeout=timeout,
-        trial_timeout=trial_timeout or (job.limits.timeout if job.limits else None),
-    )
+    limits["trial_timeout"] = limits.get("trial_timeout") or (job.limits.timeout if job.limits else None)
+    made.set_limits(**limits)
     return made
 
 

@@ -6,7 +6,10 @@ import os
 import re
 
 from drumline.contract.errors import SpecError
+from drumline.spec.entity_types import job_table
 from drumline.spec.hints import did_you_mean
+from drumline.spec.jobs.command import PYTHON_COMMAND_JOB
+from drumline.spec.jobs.job import to_dict
 from drumline.spec.kinds.values import Report, join
 from drumline.spec.parts.environment import check_recipe
 from drumline.spec.parts.io import PATTERN, RESERVED_OUTPUTS
@@ -56,29 +59,16 @@ def validate(job: Job) -> ValidationResult:
 
     What cannot run here (a count of 0, an input that no machine has) is the planner's to refuse.
     """
-    from drumline.spec.jobs.job import to_dict
-
     report = Report(job.base_path)
     tree = wrap(to_dict(job))
     assert isinstance(tree, Mapping)
+    table = PYTHON_COMMAND_JOB if job.type == "command" else job_table(job.type)
+    table.check(tree, "", report)
     if job.type == "command":
-        from drumline.spec.jobs.command import PYTHON_COMMAND_JOB
-
-        PYTHON_COMMAND_JOB.check(tree, "", report)
         check_command(tree, report)
     elif job.type == "sweep":
-        from drumline.spec.jobs.sweep import SWEEP_JOB
-
-        SWEEP_JOB.check(tree, "", report)
         check_sweep(tree, report)
-    elif job.type == "parallel":
-        from drumline.spec.jobs.pipeline_tables import PARALLEL_JOB
-
-        PARALLEL_JOB.check(tree, "", report)
-    else:
-        from drumline.spec.jobs.pipeline_tables import PIPELINE_JOB
-
-        PIPELINE_JOB.check(tree, "", report)
+    elif job.type == "pipeline":
         check_pipeline(tree, report, getattr(job, "_optional", frozenset()))
     problems = [_locate(problem, job, tree) for problem in report.problems]
     return ValidationResult(problems, _warnings(job))
@@ -86,8 +76,6 @@ def validate(job: Job) -> ValidationResult:
 
 def locate_problems(problems: Iterable[Problem], job: Job) -> list[Problem]:
     """Return the problems with file and line, if what they are about is still as the job's file has it."""
-    from drumline.spec.jobs.job import to_dict
-
     tree = wrap(to_dict(job))
     assert isinstance(tree, Mapping)
     return [_locate(problem, job, tree) for problem in problems]
@@ -177,8 +165,6 @@ def _input_hint(name: str, known: dict[str, object]) -> str:
     owner, dot, rest = name.partition(".")
     if dot and owner in known:
         return f"write ${{{{inputs.{owner}}}}}: it is the path" if rest == "path" else ""
-    from drumline.spec.hints import did_you_mean
-
     return did_you_mean(name, known) or "inputs of the job: " + (", ".join(known) or "none")
 
 
@@ -282,8 +268,6 @@ def _list_known(group: Node | None) -> str:
 
 def _known_outputs(group: Node | None, wanted: str) -> str:
     """Return the output that was probably meant, else all, with those that every job has."""
-    from drumline.spec.hints import did_you_mean
-
     names = [*map(str, group.entries if isinstance(group, Mapping) else ())]
     names += [name for name in RESERVED_OUTPUTS if name not in names]
     return did_you_mean(wanted, names) or "known: " + ", ".join(names)

@@ -153,7 +153,9 @@ class Environment(Written, Located):
         super()._settle_arguments({"_base_path": others.get("_base_path")})
 
     def _file(self) -> dict[str, Any]:
-        return to_dict(self)
+        values: dict[str, Any] = plain(self)
+        pin_paths(values, self)
+        return {key: value for key, value in values.items() if value != {}}
 
 
 _IGNORED = ("$schema", "id", "creation_context", "latest_version", "intellectual_property")
@@ -252,13 +254,6 @@ class EnvironmentKind(Kind):
     def json_schema(self, schemas: Schemas) -> dict[str, Any]:
         named = {"type": "string", "pattern": "^(azureml:|file:)"}
         return {"anyOf": [named, schemas.make(INLINE)]}
-
-
-def to_dict(environment: Environment) -> dict[str, Any]:
-    """Return the keys of YAML, local paths in full, without what is not set; JSON can hold it."""
-    values: dict[str, Any] = plain(environment)
-    pin_paths(values, environment)
-    return {key: value for key, value in values.items() if value != {}}
 
 
 def pin_paths(values: dict[str, Any], owner: HasBasePath) -> None:

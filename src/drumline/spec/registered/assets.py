@@ -6,11 +6,12 @@ components in ``component``, and the places of data in ``datastores``.
 from __future__ import annotations
 
 from drumline.contract.errors import SpecError
-from drumline.spec.entity import Written, plain
+from drumline.spec.entity import Written, to_dict
 from drumline.spec.hints import describe_ignored
 from drumline.spec.kinds.fields import Located, field
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Anything, ListOf, MapOf, OneOf, PathText, Text, VersionText
+from drumline.spec.paths import is_remote, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +67,10 @@ class Asset(Written, Located):
         super()._settle_arguments({"_base_path": others.get("_base_path")})
 
     def _file(self) -> dict[str, Any]:
-        return to_dict(self)
+        values = super()._file()
+        if isinstance(self.path, str) and self.path:
+            values["path"] = resolve(self, self.path)
+        return values
 
 
 class Data(Asset):
@@ -122,16 +126,6 @@ MODEL = Record(
 _CLASSES: dict[str, type[Asset]] = {"data": Data, "model": Model}
 
 
-def to_dict(asset: Asset) -> dict[str, Any]:
-    """Return the keys of YAML, a local path in full, without what is not set; JSON can hold it."""
-    from drumline.spec.paths import resolve
-
-    values = {key: plain(value) for key, value in asset._values().items()}
-    if isinstance(asset.path, str) and asset.path:
-        values["path"] = resolve(asset, asset.path)
-    return {key: value for key, value in values.items() if value != {}}
-
-
 def from_tree(kind: str, root: Mapping, report: Report) -> Asset:
     """Return the asset of a file. ``kind``: data or model. Raises SpecError with every problem of the file."""
     values = {"data": DATA, "model": MODEL}[kind].check(root, "", report)
@@ -156,8 +150,6 @@ def check_asset(asset: Asset) -> Asset:
 
 def describe_unused(asset: Asset) -> list[str]:
     """Return a warning for each field of Azure's that has no effect here."""
-    from drumline.spec.paths import is_remote
-
     said = []
     if asset.datastore and isinstance(asset.path, str) and not is_remote(asset.path):
         said.append("datastore: not used; registered assets stay where they are")

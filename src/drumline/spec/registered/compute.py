@@ -6,7 +6,7 @@ import math
 import re
 
 from drumline.contract.errors import SpecError
-from drumline.spec.entity import Written, plain
+from drumline.spec.entity import Written, to_dict
 from drumline.spec.hints import describe_ignored, refuse_unknown
 from drumline.spec.kinds.fields import Declared, field
 from drumline.spec.kinds.lines import Amount, Count, Line, Quantity, SbatchOption, ScriptText, TimeLimit
@@ -89,9 +89,6 @@ class Compute(Written, Declared):
     def _settle_arguments(self, others: dict[str, Any]) -> None:
         """Keep Azure's location; other keywords of Azure's mean nothing here."""
         self.location = others.get("location")
-
-    def _file(self) -> dict[str, Any]:
-        return to_dict(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(name={self.name!r})"
@@ -447,12 +444,6 @@ _CLASSES: dict[str, type[Compute]] = {
 }
 TYPES = tuple(_CLASSES)
 _OTHER_TYPES = ("virtualmachine", "computeinstance", "synapsespark")
-
-
-def to_dict(compute: Compute) -> dict[str, Any]:
-    """Return the settings with the keys of YAML, without what is not set; JSON can hold it."""
-    values = {key: plain(value) for key, value in compute._values().items()}
-    return {key: value for key, value in values.items() if value not in ({}, [])}
 
 
 def from_dict(values: dict[str, Any], *, params_override: list[dict[str, Any]] | None = None) -> Compute:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from drumline.contract.errors import SpecError
-from drumline.spec.entity import Written, plain
+from drumline.spec.entity import Written
 from drumline.spec.hints import describe_ignored
 from drumline.spec.kinds.fields import Declared, field
 from drumline.spec.kinds.records import Record, list_fields
@@ -53,9 +53,6 @@ class Workspace(Written, Declared):
                 unused = f"{key}: not used; a workspace is a folder of this machine"
                 self._warnings.append(unused if is_azures else describe_ignored(key, self._fields))
 
-    def _file(self) -> dict[str, Any]:
-        return to_dict(self)
-
     def __repr__(self) -> str:
         return f"Workspace(name={self.name!r})"
 
@@ -68,11 +65,6 @@ WORKSPACE = Record(
         "$schema", "id", "discovery_url", "mlflow_tracking_uri", "notebook_info", "creation_context", "jobs", "home",
     ),
 )  # fmt: skip
-
-
-def to_dict(workspace: Workspace) -> dict[str, Any]:
-    """Return the keys of YAML, without what is not set."""
-    return {key: value for key, item in workspace._values().items() if (value := plain(item)) != {}}
 
 
 def load_workspace(

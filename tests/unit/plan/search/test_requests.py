@@ -8,8 +8,7 @@ import pytest
 
 from drumline.contract.errors import PlanError
 from drumline.entities import Input, Output
-from drumline.plan.search.request import request_of
-from drumline.plan.search.trials import trial_job
+from drumline.plan.search.request import request_of, trial_job
 from drumline.spec.jobs.command import command
 from drumline.spec.jobs.sweep import resolve_trial
 from drumline.spec.jobs.validate import validate

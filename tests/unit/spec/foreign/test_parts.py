@@ -5,9 +5,9 @@ from enum import Enum
 import pytest
 
 from drumline import AmlCompute, Input, MLClient, PyTorchDistribution, command
-from drumline.compat.azure_ai_ml import translate_object
 from drumline.entities import Environment, JobResourceConfiguration, SshJobService
 from drumline.exceptions import ValidationException
+from drumline.spec.foreign import translate_object
 from drumline.spec.foreign_parts import is_foreign, ours, read_attribute
 
 

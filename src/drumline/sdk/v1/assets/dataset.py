@@ -14,7 +14,7 @@ from drumline.compat.pipeline_steps import Passed
 from drumline.contract import folder
 from drumline.contract.errors import NotFoundError, SpecError, UsageError
 from drumline.control.assets import assets
-from drumline.sdk.v1.assets.consumed import Consumed, parse_mode
+from drumline.sdk.v1.assets.datastore import Consumed, parse_mode
 from drumline.spec.parts.io import Output
 from drumline.spec.registered.assets import Data
 

@@ -1,5 +1,5 @@
 """
-Datastores of v1: folders of this machine, by name.
+Datastores of v1, folders of this machine by name; and data of theirs in the arguments of a script.
 
 Source: https://learn.microsoft.com/python/api/azureml-core/azureml.core.datastore.datastore
 """
@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.errors import UsageError
 from drumline.contract.folder import private_folder
 from drumline.control.assets import datastores
-from drumline.sdk.v1.assets.consumed import Consumed
+from drumline.spec.parts.io import Input
 
 if TYPE_CHECKING:
     from drumline.sdk.v1.scope import WorkspaceScope
@@ -117,3 +118,48 @@ class Datastore:
 
     def __repr__(self) -> str:
         return f"Datastore(name={self.name!r})"
+
+
+class Consumed:
+    """Data in the arguments of a script: its path on the nodes. ``as_mount`` reads it in place."""
+
+    def __init__(self, name: str, path: str, *, mode: str = "ro_mount", type: str = "uri_folder") -> None:
+        self.name = name
+        self._path = path
+        self._mode = mode
+        self._type = type
+
+    def as_mount(self, path_on_compute: str | None = None) -> Consumed:
+        return Consumed(self.name, self._path, mode="ro_mount", type=self._type)
+
+    def as_download(self, path_on_compute: str | None = None, **kwargs: object) -> Consumed:
+        return Consumed(self.name, self._path, mode="download", type=self._type)
+
+    as_direct = as_hdfs = as_mount
+
+    def as_named_input(self, name: str) -> Consumed:
+        return Consumed(name, self._path, mode=self._mode, type=self._type)
+
+    def as_upload(self, *args: object, **kwargs: object) -> Consumed:
+        """Raise UsageError: ``as_upload`` is for outputs."""
+        raise UsageError(
+            "as_upload is for outputs, and this is an input", "OutputFileDatasetConfig(name=...)"
+        )
+
+    def to_config(self) -> Consumed:
+        """Return it for ``run_config.data_references``."""
+        return self
+
+    def __str__(self) -> str:
+        """Return its path in a rank, for arguments that were made text; ``run_config.data_references`` has the rest."""
+        return f"$AZURE_ML_INPUT_{self.name}"
+
+    def _as_input(self) -> Input:
+        return Input(type=self._type, path=self._path, mode=self._mode)
+
+
+def parse_mode(word: str) -> str:
+    """Return today's word for a mode of v1. Raises UsageError for an unknown one."""
+    if word not in ("mount", "download", "direct", "hdfs"):
+        raise UsageError(f"mode must be 'mount' or 'download'; got {word!r}")
+    return "download" if word == "download" else "ro_mount"

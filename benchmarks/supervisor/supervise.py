@@ -26,8 +26,7 @@ from drumline.engines.slurm.batch_job import SlurmFacts
 from drumline.plan.planner import Site, plan_job
 from drumline.spec.jobs.command import command
 from drumline.supervisor.attempt.loop import Loop
-from drumline.supervisor.end_requests import EndRequests
-from drumline.supervisor.supervised_folder import SupervisedFolder
+from drumline.supervisor.supervised_folder import EndRequests, SupervisedFolder
 
 STUBS = str(Path(__file__).with_name("stub_agents.py"))
 JOIN_TIMEOUT_S = {"silent": 5.0}

@@ -21,11 +21,9 @@ from drumline.engines.table import engine
 from drumline.linux import kernel
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
-from drumline.supervisor.end_requests import EndRequests
 from drumline.supervisor.job.attempts import HANDED_OVER
 from drumline.supervisor.job.run import run_job
-from drumline.supervisor.log import log, log_traceback
-from drumline.supervisor.supervised_folder import SupervisedFolder
+from drumline.supervisor.supervised_folder import EndRequests, SupervisedFolder, log, log_traceback
 
 _RESERVE_BYTES = 4096
 _NOT_OURS_CODE = 3
@@ -40,7 +38,6 @@ def be_ready() -> None:
     import shutil  # noqa: F401
 
     import drumline.engines.local.agents
-    import drumline.engines.local.allocation
     import drumline.engines.local.engine  # noqa: F401
 
 

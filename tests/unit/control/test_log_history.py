@@ -14,7 +14,7 @@ from drumline.control.logs import history, matching
 from drumline.control.logs.history import History, LogChoice, find_line_end, find_tail
 from drumline.control.logs.line_times import find_offset, read_stretches
 from drumline.control.logs.matching import Matcher
-from drumline.node.metrics import log_times as noting
+from drumline.node.metrics import log_files as noting
 
 
 @pytest.fixture

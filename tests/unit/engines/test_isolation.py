@@ -3,7 +3,7 @@
 import pytest
 
 from drumline.contract.errors import EngineError, PlanError, SpecError
-from drumline.engines.local.isolation import batches, inside, submission
+from drumline.engines.local.isolation import batches, inside, needs
 from drumline.engines.local.isolation.settings import Isolation, Link, read_isolation
 from drumline.linux import limits
 from drumline.spec.load import load_compute
@@ -66,14 +66,14 @@ def test_a_mistake_is_told_with_its_place(tmp_path, line, wrong, place, said):
 
 def test_a_job_cannot_have_more_nodes_than_the_compute():
     with pytest.raises(PlanError, match="compute 'lab' has 4 nodes; got 5"):
-        submission.check_count(5, {"name": "lab", "nodes": 4})
-    submission.check_count(4, {"name": "lab", "nodes": 4})
+        needs.check_count(5, {"name": "lab", "nodes": 4})
+    needs.check_count(4, {"name": "lab", "nodes": 4})
 
 
 def test_nodes_with_a_number_of_processors_and_no_group_have_processors_of_their_own(monkeypatch):
-    monkeypatch.setattr(submission.machine, "cores", lambda: (0, 1, 2, 3))
+    monkeypatch.setattr(needs.machine, "cores", lambda: (0, 1, 2, 3))
     monkeypatch.setenv("DRUMLINE_CGROUP", "0")
-    shapes = submission.shape_nodes({"cpus": 2}, [0, 0, 0])
+    shapes = needs.shape_nodes({"cpus": 2}, [0, 0, 0])
     assert [shape.cores for shape in shapes] == [(0, 1), (2, 3), (0, 1)]
 
 

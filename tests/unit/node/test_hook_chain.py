@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from drumline.contract.evidence import ExitEvidence
-from drumline.node.diagnostics import failures, full_disk
+from drumline.node.diagnostics import exhaustion, failures
 from drumline.supervisor.explaining import exit_evidence
 
 
@@ -261,7 +261,8 @@ def test_a_checkpoint_on_a_full_disk(rank, small_disk, target):
     pytest.importorskip("torch")
     done = rank(f"import torch\ntorch.save({{'a': torch.zeros(1 << 20)}}, {target})\n")
     assert (
-        full_disk.describe_full_disk([done.failure], "/") == f"the disk of {small_disk} has 0 B of 2 MiB free"
+        exhaustion.describe_full_disk([done.failure], "/")
+        == f"the disk of {small_disk} has 0 B of 2 MiB free"
     )
     assert "unexpected pos" not in settled(done)["message"]
 
@@ -269,7 +270,7 @@ def test_a_checkpoint_on_a_full_disk(rank, small_disk, target):
 def test_a_disk_with_room_is_not_full(tmp_path):
     for message in ("[enforce fail at inline_container.cc:672] . unexpected pos 960 vs 854", "bad batch"):
         one: Any = {"message": message}
-        assert full_disk.describe_full_disk([one], str(tmp_path)) == ""
+        assert exhaustion.describe_full_disk([one], str(tmp_path)) == ""
 
 
 @pytest.mark.parametrize(
@@ -302,7 +303,7 @@ def test_full_shared_memory(monkeypatch, message, free_mb, size_mb, text):
 
     monkeypatch.setattr(os, "statvfs", statvfs)
     one: Any = {"message": message}
-    found = full_disk.describe_full_disk([one], "/work")
+    found = exhaustion.describe_full_disk([one], "/work")
     assert found.startswith(text)
     assert bool(found) == bool(text)
     assert ("--shm-size" in found) == (bool(found) and size_mb == 64)

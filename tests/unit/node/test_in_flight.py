@@ -11,7 +11,7 @@ import pytest
 from waiting import wait_until
 
 from drumline.node import hook_folder
-from drumline.node.diagnostics import failures, in_flight
+from drumline.node.diagnostics import failures, stacks
 
 CLEANING = """
     import time
@@ -48,8 +48,8 @@ def ask(tmp_path):
         answers = []
 
         def answered():
-            asked = in_flight.send_request(process.pid, notes)
-            answers.append(in_flight.read_answers(asked, notes, str(tmp_path)))
+            asked = stacks.send_request(process.pid, notes)
+            answers.append(stacks.read_answers(asked, notes, str(tmp_path)))
             return answers[-1] is not None
 
         wait_until(answered, 20.0, "its answer")
@@ -108,19 +108,19 @@ def test_a_python_below_a_shell_is_asked(ask):
 
 def test_one_without_the_hook_is_left_alone(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert in_flight.send_request(process.pid, str(tmp_path / "notes")) == []
+    assert stacks.send_request(process.pid, str(tmp_path / "notes")) == []
     process.communicate(b"\n")
     assert process.returncode == 0
 
 
 def test_another_program_that_has_a_use_for_the_signal_is_left_alone(tmp_path):
-    handler = f"signal.signal({in_flight.SIGNAL}, lambda *_: sys.exit(7))"
+    handler = f"signal.signal({stacks.IN_FLIGHT_SIGNAL}, lambda *_: sys.exit(7))"
     text = f"import signal, sys\n{handler}\nprint('there', flush=True)\n"
     process = subprocess.Popen(
         [sys.executable, "-c", text + "input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdout.readline() == b"there\n"
-    assert in_flight.send_request(process.pid, str(tmp_path / "notes")) == []
+    assert stacks.send_request(process.pid, str(tmp_path / "notes")) == []
     process.communicate(b"\n")
     assert process.returncode == 0
 
@@ -151,4 +151,4 @@ def test_what_is_no_answer_is_none(tmp_path, content):
     path = failures.IN_FLIGHT % (tmp_path / "notes", 7)
     with open(path, "wb") as file:
         file.write(content)
-    assert not in_flight.read_answers([7], str(tmp_path / "notes"), "")
+    assert not stacks.read_answers([7], str(tmp_path / "notes"), "")

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from drumline.node.diagnostics import oom_kills as kernels
+from drumline.node.diagnostics import exhaustion as kernels
 
 
 @pytest.mark.root

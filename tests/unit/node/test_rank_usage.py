@@ -11,7 +11,7 @@ from waiting import wait_until
 
 from drumline.contract.samples import NO_RANK
 from drumline.linux import descendants, process_usage
-from drumline.node.metrics import rank_usage
+from drumline.node.metrics import sampling
 
 STAT = "1234 ({}) S 1 1234 77 0 -1 4194560 9 0 0 0 150 50 30 20 20 0 3 0 4711 9000000 500 184467 1 1 0 0 0"
 MEGABYTE = 1 << 20
@@ -64,7 +64,7 @@ def test_once_all_ranks_have_ended_no_process_is_read(monkeypatch):
     children = []
     monkeypatch.setattr(descendants, "has_children", lambda: bool(children))
     monkeypatch.setattr(process_usage, "read_stat", read.append)
-    watch = rank_usage.RankUsage()
+    watch = sampling.RankUsage()
     with subprocess.Popen(["true"]) as done:
         pass
     look(watch, {done.pid: 0})
@@ -93,7 +93,7 @@ def test_memory_processes_and_io_of_a_tree():
         "child.stdout.readline()\n"
         "open('/dev/null', 'wb', buffering=0).write(bytes(3 << 20))"
     )
-    watch = rank_usage.RankUsage()
+    watch = sampling.RankUsage()
     with python(text) as one, python("") as other:
         uses = look(watch, {one.pid: 0, other.pid: 1})
         assert (uses[0].processes, uses[1].processes) == (2, 1)
@@ -114,7 +114,7 @@ def test_time_of_children_that_were_waited_for_counts_once():
         "child.wait()"
     )
     program = f"import sys, subprocess\n{text}\nprint('ready', flush=True)\nsys.stdin.read()"
-    watch = rank_usage.RankUsage()
+    watch = sampling.RankUsage()
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as rank:
@@ -132,7 +132,7 @@ def test_time_of_children_that_were_waited_for_counts_once():
 
 
 def test_what_the_kernel_says_at_the_end_is_taken_where_it_is_more():
-    watch = rank_usage.RankUsage()
+    watch = sampling.RankUsage()
     watch.begin({4711: 3})
     watch.note_end(4711, 1.5, 77)
     watch.note_end(4712, 9.0, 99)
@@ -143,7 +143,7 @@ def test_what_the_kernel_says_at_the_end_is_taken_where_it_is_more():
 ORPHANS = """
 import json, os, subprocess, sys, time
 from drumline.linux import kernel
-from drumline.node.metrics import rank_usage
+from drumline.node.metrics import sampling
 
 kernel.adopt_orphans()
 
@@ -168,7 +168,7 @@ def detached(variables, own_session):
 
 ranks = {detached({}, False): 0, detached({"DRUMLINE_FAILURES": "/x/failures-1.jsonl"}, True): 1}
 detached({}, True)
-watch = rank_usage.RankUsage()
+watch = sampling.RankUsage()
 deadline = time.monotonic() + 20
 counts = {}
 while counts != {"-1": 2, "0": 2, "1": 2} and time.monotonic() < deadline:

@@ -10,7 +10,7 @@ import pytest
 
 from drumline.contract import samples
 from drumline.node.metrics import sampling
-from drumline.node.metrics.sample_lines import INTERVAL_S, SampleLines, compute_kept_interval_s
+from drumline.node.metrics.log_files import INTERVAL_S, SampleLines, compute_kept_interval_s
 from drumline.node.metrics.sampling import Sampler
 
 DAY_S = 86400.0
@@ -108,7 +108,7 @@ def test_what_is_in_the_way_harms_nobody(tmp_path, obstacle, capfd):
 
 FULL = """
 import resource, sys
-from drumline.node.metrics.sample_lines import SampleLines
+from drumline.node.metrics.log_files import SampleLines
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 resource.setrlimit(resource.RLIMIT_FSIZE, (250, hard))
 file = SampleLines(sys.argv[1])

@@ -14,7 +14,7 @@ import pytest
 from waiting import wait_until
 
 from drumline.node import hook_folder
-from drumline.node.diagnostics import spins, stacks
+from drumline.node.diagnostics import stacks, waits
 
 WAIT = "import time\n\ndef load_batch():\n    {wait}\n\nprint('there', flush=True)\nload_batch()\n"
 THERE = ["train.py", 4, "load_batch"]
@@ -486,4 +486,4 @@ def test_the_exception_of_an_earlier_process_is_not_that_of_the_one_that_waits(r
 def test_a_library_of_an_mpi_is_known_by_its_name(tmp_path, name, is_mpi):
     (tmp_path / name).write_bytes(bytes(4096))
     with open(tmp_path / name, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
-        assert (name in spins.list_mpi_libraries(os.getpid())) is is_mpi
+        assert (name in waits.list_mpi_libraries(os.getpid())) is is_mpi

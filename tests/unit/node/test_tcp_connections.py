@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from drumline.node.diagnostics import tcp_connections
-from drumline.node.diagnostics.tcp_connections import read_connections
+from drumline.node.diagnostics import activity
+from drumline.node.diagnostics.activity import read_connections
 
 CONNECTS = """
 import socket, sys
@@ -82,7 +82,7 @@ class GrowingTable:
 
 
 def test_a_connection_that_begins_meanwhile_hides_nothing(monkeypatch):
-    monkeypatch.setattr(tcp_connections, "open", lambda *_, **__: GrowingTable(), raising=False)
+    monkeypatch.setattr(activity, "open", lambda *_, **__: GrowingTable(), raising=False)
     assert read_connections(os.getpid()) == []
 
 
@@ -95,5 +95,5 @@ def test_more_connections_than_can_be_told_are_not_known(monkeypatch, limit):
         server.accept()[0],
     ):
         assert len(read_connections(os.getpid())) >= 2
-        monkeypatch.setattr(tcp_connections, limit, 1)
+        monkeypatch.setattr(activity, limit, 1)
         assert read_connections(os.getpid()) is None

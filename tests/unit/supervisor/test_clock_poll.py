@@ -8,7 +8,7 @@ import pytest
 
 from drumline.contract import messages as m
 from drumline.contract.folder import RunFolder
-from drumline.supervisor.attempt.clock_poll import ClockPoll
+from drumline.supervisor.attempt.progress_poll import ClockPoll
 from drumline.supervisor.clocks import AGAIN_S, SAMPLES, Clocks
 
 

@@ -13,8 +13,7 @@ from drumline.contract.folder import RunFolder, private_folder
 from drumline.contract.messages import DrillTaken
 from drumline.contract.outcome import fold
 from drumline.spec.parts.resources import PyTorchDistribution
-from drumline.supervisor.drills.drills import Drills
-from drumline.supervisor.drills.refusals import explain_refusal, explain_target
+from drumline.supervisor.drills import Drills, explain_refusal, explain_target
 
 
 class Performer:

@@ -9,9 +9,8 @@ import pytest
 from drumline.contract.folder import RunFolder
 from drumline.engines.base import TIME_LIMIT, SignalMeaning
 from drumline.supervisor.deciding.happenings import Canceled
-from drumline.supervisor.end_requests import EndRequests
 from drumline.supervisor.helpers.preparation import HelperProcesses
-from drumline.supervisor.supervised_folder import SupervisedFolder
+from drumline.supervisor.supervised_folder import EndRequests, SupervisedFolder
 
 CANCELED = Canceled("scancel", at_once=False, grace_s=26.0)
 

@@ -5,7 +5,7 @@ import pytest
 from drumline.contract.events import RankExited
 from drumline.contract.evidence import ExitEvidence
 from drumline.contract.messages import RankEnded
-from drumline.node.diagnostics import torchrun_report
+from drumline.node.diagnostics import last_words
 from drumline.supervisor.explaining import exit_evidence, exit_messages, lost_peer
 from drumline.supervisor.explaining.verdict import judge
 
@@ -118,7 +118,7 @@ Root Cause (first observed failure):
 
 
 def table(code, name=""):
-    return torchrun_report.parse_report(TABLE.format(code=code, name=name))
+    return last_words.parse_report(TABLE.format(code=code, name=name))
 
 
 def test_what_torchrun_reports_of_its_processes():
@@ -127,7 +127,7 @@ def test_what_torchrun_reports_of_its_processes():
         {"rank": 0, "pid": 22598, "code": None, "signal": 15},
         {"rank": 2, "pid": 22600, "code": 1, "signal": None},
     ]
-    assert torchrun_report.parse_report("ValueError: rank : 1 FAILED") == []
+    assert last_words.parse_report("ValueError: rank : 1 FAILED") == []
 
 
 def of_launcher(reported, *inner):

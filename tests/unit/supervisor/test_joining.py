@@ -9,9 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from drumline.engines.base import AgentProcesses
-from drumline.supervisor.attempt.connections import AgentConnections
-from drumline.supervisor.attempt.inbox import Inbox
-from drumline.supervisor.attempt.losses import AgentLosses
+from drumline.supervisor.attempt.connections import AgentConnections, AgentLosses, Inbox
 from drumline.supervisor.deciding import happenings as h
 
 

@@ -7,9 +7,8 @@ import pytest
 from drumline.contract import events as e
 from drumline.contract import messages as m
 from drumline.contract.folder import RunFolder
-from drumline.supervisor.attempt import progress_poll, silences
-from drumline.supervisor.attempt.progress_poll import ProgressPoll
-from drumline.supervisor.attempt.silences import AgentSilences
+from drumline.supervisor.attempt import progress_poll
+from drumline.supervisor.attempt.progress_poll import AgentSilences, ProgressPoll
 
 
 def told(events):
@@ -56,7 +55,7 @@ class Agents:
 def poll(tmp_path, monkeypatch):
     for name in ("_ANSWER_TIMEOUT_S", "_NODE_TIMEOUT_S"):
         monkeypatch.setattr(progress_poll, name, 0.0)
-    monkeypatch.setattr(silences, "SILENT_S", 0.0)
+    monkeypatch.setattr(progress_poll, "SILENT_S", 0.0)
     events = []
     folder = RunFolder(str(tmp_path))
     made = ProgressPoll(
@@ -94,7 +93,7 @@ def test_stacks_that_were_asked_for_name_the_agent_that_has_not_answered(poll):
             return json.load(file)["reason"].rpartition("; ")[2]
 
     assert ask(1) == "the agent of node 1 has not answered in time"
-    assert ask(2) == f"the agent of node 1 does not answer: {silences.STOPPED}"
+    assert ask(2) == f"the agent of node 1 does not answer: {progress_poll.STOPPED}"
 
 
 def test_more_time_is_given_to_more_nodes(monkeypatch):

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from drumline.supervisor.attempt.timers import Timers
+from drumline.supervisor.attempt.loop import Timers
 
 
 class Part:

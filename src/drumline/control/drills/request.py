@@ -17,7 +17,7 @@ from drumline.control.drills.words import describe_drill
 from drumline.control.jobs.cancel import wake
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.recovery import recover
-from drumline.supervisor.drills.refusals import explain_refusal, explain_target
+from drumline.supervisor.drills import explain_refusal, explain_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

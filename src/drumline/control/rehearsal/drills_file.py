@@ -9,7 +9,7 @@ from drumline.contract.drills import KINDS, DrillRequest
 from drumline.contract.errors import Problem, SpecError, UsageError
 from drumline.contract.record import NamedTuple
 from drumline.control.drills.request import check_settings
-from drumline.supervisor.drills.refusals import explain_refusal, explain_target
+from drumline.supervisor.drills import explain_refusal, explain_target
 
 if TYPE_CHECKING:
     from drumline.contract.plan import Plan

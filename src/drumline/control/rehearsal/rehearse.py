@@ -22,7 +22,7 @@ from drumline.control.rehearsal import drills_file, facts
 from drumline.control.submission import planning
 from drumline.control.submission.submit import submit
 from drumline.node import leftovers
-from drumline.supervisor.drills.steps import StepWatch
+from drumline.supervisor.drills import StepWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from drumline.contract.messages import Hello
     from drumline.contract.plan import Plan
     from drumline.engines.base import Network
-    from drumline.engines.local.allocation import LocalAllocation
+    from drumline.engines.local.queue import LocalAllocation
 
 
 class LocalAgents:

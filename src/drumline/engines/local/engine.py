@@ -33,11 +33,11 @@ class LocalEngine:
         gpu_numbers = tuple(range(len(machine.gpus())))
         gpu_split = machine.split(gpu_numbers, node_count) if gpu_numbers else [()] * node_count
         if compute.get("isolation") or compute.get("nodes"):
-            from drumline.engines.local.isolation import submission
+            from drumline.engines.local.isolation import needs
 
-            submission.check_count(node_count, compute)
+            needs.check_count(node_count, compute)
             if compute.get("cpus"):
-                return submission.shape_nodes(compute, [len(gpus) for gpus in gpu_split])
+                return needs.shape_nodes(compute, [len(gpus) for gpus in gpu_split])
         core_split = machine.split(machine.cores(), node_count)
         return [NodeShape(cores, len(gpus)) for cores, gpus in zip(core_split, gpu_split, strict=True)]
 
@@ -50,9 +50,9 @@ class LocalEngine:
     def warnings(self, plan: Plan) -> list[str]:
         if not plan.compute.get("isolation"):
             return []
-        from drumline.engines.local.isolation import submission
+        from drumline.engines.local.isolation import needs
 
-        return submission.check_plan(plan)
+        return needs.check_plan(plan)
 
     def render(self, plan: Plan, folder: RunFolder) -> str:
         return ""
@@ -89,7 +89,7 @@ class LocalEngine:
     def nodes(self, plan: Plan, folder: RunFolder) -> Nodes:
         from drumline.engines.base import Nodes
         from drumline.engines.local.agents import LocalAgents, LocalFacts
-        from drumline.engines.local.allocation import LocalAllocation, LocalPreemption
+        from drumline.engines.local.queue import LocalAllocation, LocalPreemption
 
         allocation = LocalAllocation(plan, folder)
         if plan.compute.get("isolation"):
@@ -118,9 +118,9 @@ class LocalEngine:
     def check(self, compute: Mapping[str, Any]) -> list[str]:
         if not compute.get("isolation"):
             return []
-        from drumline.engines.local.isolation import submission
+        from drumline.engines.local.isolation import needs
 
-        return submission.check_compute(compute)
+        return needs.check_compute(compute)
 
     def describe(self, compute: Mapping[str, Any]) -> dict[str, Any]:
         return {"cores": len(machine.cores()), "gpus": len(machine.gpus())}
@@ -129,9 +129,9 @@ class LocalEngine:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         facts = {"memory_mb": memory >> 20, "reason": "", "jobs": None}
         if compute.get("isolation"):
-            from drumline.engines.local.isolation import submission
+            from drumline.engines.local.isolation import needs
 
-            return submission.list_nodes(compute, {"state": "up", **self.describe({}), **facts})
+            return needs.list_nodes(compute, {"state": "up", **self.describe({}), **facts})
         return [{"node": os.uname().nodename, "state": "up", **self.describe(compute), **facts}]
 
 

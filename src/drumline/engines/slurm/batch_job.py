@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import EngineError
 from drumline.engines import network as networks
 from drumline.engines.base import TIME_LIMIT, NextAttempt, SignalMeaning
-from drumline.engines.slurm import options, states
+from drumline.engines.slurm import jobs, options
 from drumline.engines.slurm.client import SilentError, Slurm
 
 if TYPE_CHECKING:
@@ -299,8 +299,8 @@ class SlurmPreemption:
             return _stop("Slurm, whose time limit has come", grace_s)
         if state in ("COMPLETING", "CANCELLED"):
             return SignalMeaning("cancel", "scancel", grace_s)
-        if states.phase(state) == states.ENDED:
-            return _stop(f"Slurm: {states.why_ended(state)}", grace_s)
+        if jobs.phase(state) == jobs.ENDED:
+            return _stop(f"Slurm: {jobs.why_ended(state)}", grace_s)
         if node is None and state and not options.may_requeue(self._plan):
             return SignalMeaning("cancel", by, grace_s)
         # Slurm does not answer, or does not know the job: the machine may be about to go down.

@@ -8,13 +8,13 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.linux import ports
-from drumline.node.diagnostics import failures, full_disk, last_words, torchrun_report
+from drumline.node.diagnostics import exhaustion, failures, last_words
 
 if TYPE_CHECKING:
     from drumline.contract.evidence import ExitEvidence
     from drumline.linux import descendants
     from drumline.node.agent.environment import JobEnvironment
-    from drumline.node.diagnostics.oom_kills import OomWatcher
+    from drumline.node.diagnostics.exhaustion import OomWatcher
 
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
 
@@ -43,7 +43,7 @@ def collect(
             # The user can install nothing for a Python of the image.
             one.pop("python", None)
     log = failures.read_log_end(environment.log_of(rank))
-    reported = torchrun_report.parse_report(log)
+    reported = last_words.parse_report(log)
     evidence = failures.add_killed_worker(evidence, log)
     evidence = failures.add_logged(
         evidence, last_words.find_traceback(log), ended.pid, code, cwd, time.monotonic()
@@ -68,6 +68,6 @@ def collect(
         memory_ran_out=memory.ran_out(pids, ended.peak_bytes),
         shared_memory=failures.describe_shared_memory() if has_bus_error else "",
         port_holder=failures.make_printable(holder, 200),
-        full_disk=full_disk.describe_full_disk(failures.list_failures(evidence), cwd),
+        full_disk=exhaustion.describe_full_disk(failures.list_failures(evidence), cwd),
         warm_process=lost,
     )

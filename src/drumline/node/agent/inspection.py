@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import messages as m
 from drumline.node.containers import rank_containers
-from drumline.node.diagnostics import in_flight, stacks, tcp_connections
+from drumline.node.diagnostics import activity, stacks
 from drumline.node.metrics import step_windows
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ def inspect(environment: JobEnvironment, ranks: Mapping[int, int]) -> list[m.Ran
     found = _stacks_of(environment, pids) if pids else {}
     # Only now: the handler of this question would show in the stacks.
     notes = {rank: environment.notes_of(rank) for rank in pids}
-    told = in_flight.read_in_flight(pids, notes, environment.launch.cwd)
+    told = stacks.read_in_flight(pids, notes, environment.launch.cwd)
     return [m.RankInspection(rank, found.get(rank, []), told.get(rank)) for rank in pids]
 
 
 def list_connections(environment: JobEnvironment, ranks: Mapping[int, int]) -> list[m.RankConnections]:
     """Return the connections of each rank, given by process id."""
     pids = _inner_pids(environment, ranks)
-    return [m.RankConnections(rank, tcp_connections.read_connections(pid)) for rank, pid in pids.items()]
+    return [m.RankConnections(rank, activity.read_connections(pid)) for rank, pid in pids.items()]
 
 
 def _inner_pids(environment: JobEnvironment, ranks: Mapping[int, int]) -> dict[int, int]:

@@ -98,14 +98,14 @@ class Launching:
 
     def _look_for_library(self) -> None:
         """Tell of a library of another MPI, once: its ranks would not know of each other, and end well all the same."""
-        from drumline.node.diagnostics import spins
+        from drumline.node.diagnostics import waits
 
         now = time.monotonic()
         pid = next(iter(self._ranks.by_pid), None)
         if pid is None or now < self._library_due:
             return
         self._library_due = now + _LIBRARY_POLL_S
-        libraries = sorted(spins.list_mpi_libraries(pid))
+        libraries = sorted(waits.list_mpi_libraries(pid))
         other = mpi.find_other_library(self._launcher_kind, libraries)
         if other:
             kind = mpi.recognize_library(other)

@@ -2,7 +2,8 @@
 The words in a program's log that tell why it ended, which are seldom the last line.
 
 Two tables know the lines of the common languages and tools: reports of what ended a program, and lines that say
-nothing of it, such as frames of stacks, warnings, and the summaries of trackers and launchers.
+nothing of it, such as frames of stacks, warnings, and the summaries of trackers and launchers. Of these, torchrun's
+report on the processes that it started is read as such.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from drumline.node.diagnostics.failures import MAX_LINE, make_printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from drumline.contract.evidence import CodePlace
+    from drumline.contract.evidence import CodePlace, ReportedProcess
     from drumline.node.diagnostics.tracebacks import Traceback
+
 
 _ECHO = compile_late(r"(\S*: (?:-c: )?line \d{1,9}: )(`.*')")
 """Bash repeats the line in which a mistake of the syntax is, below what is wrong with it. Source: parse.y."""
@@ -264,3 +266,34 @@ def _describe_report(match: re.Match[str], text: str, cwd: str) -> EndReport:
     if file and line:
         place = {"file": failures.show_path(file, cwd), "line": int(line), "function": ""}
     return EndReport(failures.quote_message(said), place)
+
+
+# Torchrun's report on the processes that it started: the table at the end of its log, accelerate's too.
+
+
+_TABLE = compile_late(r"^=+\n.{1,1000} FAILED\n-+\n(.*?)^=+$", re.MULTILINE | re.DOTALL)
+"""Source: torch/distributed/elastic/multiprocessing/errors/__init__.py, ChildFailedError."""
+
+_ENTRY = compile_late(
+    r"^  rank +: (\d{1,9}) \(local_rank: \d{1,9}\)\n  exitcode +: (-?\d{1,9}) \(pid: (\d{1,9})\)",
+    re.MULTILINE,
+)
+_ROOT = "Root Cause"
+_MAX_PROCESSES = 64
+
+
+def parse_report(log: str) -> list[ReportedProcess]:
+    """
+    Return the failures that the last table lists, that which it calls the root cause first: rank, pid, code, signal.
+    Empty where there is none.
+    """
+    tables = _TABLE.findall(log)
+    if not tables:
+        return []
+    others, _, root = tables[-1].partition(_ROOT)
+    found: list[ReportedProcess] = []
+    for rank, code, pid in _ENTRY.findall(root) + _ENTRY.findall(others):
+        number = int(code)
+        ended, killed = (number, None) if number >= 0 else (None, -number)
+        found.append({"rank": int(rank), "pid": int(pid), "code": ended, "signal": killed})
+    return found[:_MAX_PROCESSES]

@@ -3,7 +3,7 @@ The places of a node's ranks: the Python stack of each, its state in the kernel,
 
 A Python that has the hook (``hook/sitecustomize.py``) writes its stacks into memory of its own when it is sent
 ``SIGNAL``, even while it waits in native code; nobody else is sent it, for it would end them. For a Python without the
-hook there is py-spy, where that is installed and allowed.
+hook there is py-spy, where that is installed and allowed. Exceptions in flight are asked for in the same way.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ import os
 import re
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from drumline.contract.record import NamedTuple
 from drumline.linux import descendants, kernel, process_usage
-from drumline.node.diagnostics import collectives, failures, spins
+from drumline.node.diagnostics import failures, waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from drumline.contract.evidence import RaisedException
     from drumline.contract.messages import ProcessStack, ProcessState
+
 
 _HIGHEST = int(getattr(signal, "SIGRTMAX", 64))  # Systems without it import this, and run no ranks.
 SIGNAL = _HIGHEST - 4
@@ -95,9 +96,9 @@ def read_stacks(
     ranks: Mapping[int, int], cwd: str, path: str, notes: Mapping[int, str]
 ) -> dict[int, list[ProcessStack]]:
     """
-    Return for each rank the processes that tell where it is. ``collective`` is as of ``collectives.read_collectives``,
+    Return for each rank the processes that tell where it is. ``collective`` is as of ``waits.read_collectives``,
     None where it is not known; ``went_on``: whether its main thread has run Python since the stack before; ``spin``: a
-    ``spins.Spin`` as a dictionary.
+    ``waits.Spin`` as a dictionary.
 
     ``ranks``: to the pid of each one's first process. ``path``: where py-spy is looked for. ``notes``: the file of each
     rank's. Blocks, for some seconds at most.
@@ -121,9 +122,7 @@ def read_stacks(
         # What outlives its program is lost, or kept by what it started.
         is_over = _read_inner_pid(pid) in raised[rank] or _is_done(dumps.get(pid, _SILENT).text)
         shown[rank] = [pid, *below.get(rank, [])] if is_over else below.get(rank) or [pid]
-    asked = collectives.read_collectives(
-        (notes.get(rank, ""), pid) for rank, pids in shown.items() for pid in pids
-    )
+    asked = waits.read_collectives((notes.get(rank, ""), pid) for rank, pids in shown.items() for pid in pids)
     return {
         rank: [
             _describe_process(
@@ -151,7 +150,7 @@ def _describe_process(
     handled: list[RaisedException],
 ) -> ProcessStack:
     frames, joins, threads = _choose_thread(said.text) if said.text else (spied or [], False, 1)
-    spin = spins.measure_spin(pid, frames[0] if frames else None, cwd, joins=joins)
+    spin = waits.measure_spin(pid, frames[0] if frames else None, cwd, joins=joins)
     return {
         **read_process_state(pid),
         "frames": [
@@ -419,3 +418,64 @@ def _read_text(path: str) -> str:
             return file.read(_MAX_BYTES)
     except OSError:
         return ""
+
+
+# Exceptions in flight while a rank still cleans up: those that its main thread handles, asked before it is ended.
+
+
+IN_FLIGHT_SIGNAL = int(getattr(signal, "SIGRTMAX", 64)) - 5
+"""The hook has it too: it cannot import this."""
+
+_EXCEPTION_TIMEOUT_S = 0.1
+_EXCEPTION_POLL_S = 0.002
+_MAX_PROCESSES = 8
+
+
+def read_in_flight(
+    ranks: Mapping[int, int], notes: Mapping[int, str], cwd: str
+) -> dict[int, list[RaisedException]]:
+    """
+    Return the exceptions in flight as ``read_answers`` does, by rank, of the ranks that answer.
+
+    ``ranks``: to the pid of each one's first process. ``notes``: the file of each rank's. Blocks, for a tenth of a
+    second at most.
+    """
+    asked = {rank: send_request(pid, notes[rank]) for rank, pid in ranks.items()}
+    told: dict[int, list[RaisedException]] = {}
+    deadline = time.monotonic() + _EXCEPTION_TIMEOUT_S
+    while any(pids and rank not in told for rank, pids in asked.items()) and time.monotonic() < deadline:
+        time.sleep(_EXCEPTION_POLL_S)
+        for rank, pids in asked.items():
+            one = read_answers(pids, notes[rank], cwd) if rank not in told else None
+            if one is not None:
+                told[rank] = one
+    return told
+
+
+def send_request(pid: int, notes: str) -> list[int]:
+    """Ask a rank's processes, of which ``pid`` is the first; those that may answer."""
+    asked: list[int] = []
+    for one in (pid, *descendants.list_descendants(pid)):
+        if notes and len(asked) < _MAX_PROCESSES and _handles_request(one):
+            # An answer to an earlier question.
+            with contextlib.suppress(OSError):
+                os.unlink(failures.IN_FLIGHT % (notes, one))
+            with contextlib.suppress(OSError):
+                kernel.signal_thread(one, one, IN_FLIGHT_SIGNAL)
+                asked.append(one)
+    return asked
+
+
+def read_answers(asked: Iterable[int], notes: str, cwd: str) -> Optional[list[RaisedException]]:
+    """Return the exceptions as of ``failures.read_in_flight``. Empty: there is none. None: nobody has answered."""
+    answers = (failures.read_in_flight(notes, pid, cwd) for pid in asked)
+    return max((one for one in answers if one is not None), key=len, default=None)
+
+
+def _handles_request(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/status", errors="replace") as file:
+            caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", file.read(), re.MULTILINE)
+    except OSError:
+        return False
+    return caught is not None and bool(int(caught[1], 16) >> (IN_FLIGHT_SIGNAL - 1) & 1) and has_hook(pid)

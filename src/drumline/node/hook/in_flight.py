@@ -2,7 +2,7 @@
 The failure of this process that has not ended yet: the exception that its main thread handles just now, in a
 ``finally``, an ``except`` or the end of a ``with``, and what that one came of.
 
-The agent asks by a signal, and only when the job is about to end (``node/diagnostics/in_flight.py``). As careful as
+The agent asks by a signal, and only when the job is about to end (``node/diagnostics/stacks.py``). As careful as
 ``sitecustomize``, which has the rest: the standard library alone, and whatever is wrong here, nothing is told.
 """
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 import struct
 import sys
 import time
 from typing import TYPE_CHECKING, Optional
 
 from drumline.contract import steps
+from drumline.contract.folder import open_plain
 from drumline.contract.record import NamedTuple
 from drumline.contract.steps import MOST_CALLS, Looks, StepCalls, Total
 from drumline.linux import process_usage
-from drumline.node.metrics.sample_lines import SampleLines
+from drumline.node.metrics.log_files import SampleLines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -73,9 +73,13 @@ class StepRing:
 
     def read(self) -> list[StepRecord]:
         """Return the steps since the last call, oldest first. Raises OSError, but not where there is no file."""
-        if self._descriptor < 0 and not self._open():
-            return []
-        header = os.pread(self._descriptor, _HEAD.size, 0)
+        if self._descriptor < 0:
+            try:
+                with open_plain(self._path) as file:
+                    self._descriptor = os.dup(file.fileno())
+            except FileNotFoundError:
+                return []
+        header = self._read_bytes(_HEAD.size, 0)
         if len(header) < _HEAD.size:
             return []
         magic, head, pid, is_detailed, begun = _HEAD.unpack(header)
@@ -90,31 +94,30 @@ class StepRing:
 
     def read_total(self) -> Optional[Total]:
         """Return the number of steps of the whole training; None: not known. Raises OSError."""
-        data = os.pread(self._descriptor, _TOTAL.size, _TOTAL_AT) if self._descriptor >= 0 else b""
+        data = self._read_bytes(_TOTAL.size, _TOTAL_AT)
         if len(data) < _TOTAL.size:
             return None
         total, before = _TOTAL.unpack(data)
         if not 0 < total < 1 << 53 or not 0 <= before < 1 << 53:
             return None
-        source = os.pread(self._descriptor, _SOURCE_BYTES, _SOURCE_AT).partition(b"\0")[0]
+        source = self._read_bytes(_SOURCE_BYTES, _SOURCE_AT).partition(b"\0")[0]
         return Total(total, before, source.decode("utf-8", "replace"))
 
     def read_pass(self) -> int:
         """Return how many steps a pass over the training's data makes; 0: not known. Raises OSError."""
-        data = os.pread(self._descriptor, 8, _PASS_AT) if self._descriptor >= 0 else b""
+        data = self._read_bytes(8, _PASS_AT)
         steps = int.from_bytes(data, "little") if len(data) == 8 else 0
         return steps if steps < 1 << 53 else 0
 
     def read_buckets(self) -> tuple[int, ...]:
         """Return the sizes of the buckets that are reduced in a step; empty: not known. Raises OSError."""
-        data = os.pread(self._descriptor, _BUCKETS_BYTES, _BUCKETS_AT) if self._descriptor >= 0 else b""
+        data = self._read_bytes(_BUCKETS_BYTES, _BUCKETS_AT)
         sizes = data.partition(b"\0")[0].replace(b",", b" ").split()
         return tuple(int(size) for size in sizes if size.isdigit() and len(size) < 16)
 
     def read_calls(self) -> list[StepCalls]:
         """Return when the collectives of the newest steps of which that is noted began. Raises OSError."""
-        size = _CALL_SLOTS * _CALL_SLOT.size
-        data = os.pread(self._descriptor, size, _CALLS_AT) if self._descriptor >= 0 else b""
+        data = self._read_bytes(_CALL_SLOTS * _CALL_SLOT.size, _CALLS_AT)
         data = data[: len(data) // _CALL_SLOT.size * _CALL_SLOT.size]
         found = []
         for number, count, *times, again in _CALL_SLOT.iter_unpack(data):
@@ -130,26 +133,18 @@ class StepRing:
             os.close(self._descriptor)
         self._descriptor = -1
 
+    def _read_bytes(self, size: int, at: int) -> bytes:
+        """Return what is there now; nothing before there is a file. Raises OSError."""
+        return os.pread(self._descriptor, size, at) if self._descriptor >= 0 else b""
+
     def _read_step(self, index: int) -> Optional[StepRecord]:
-        at = _HEADER_BYTES + index % _CAPACITY * _RECORD.size
-        data = os.pread(self._descriptor, _RECORD.size, at)
+        data = self._read_bytes(_RECORD.size, _HEADER_BYTES + index % _CAPACITY * _RECORD.size)
         if len(data) < _RECORD.size:
             return None
         step = StepRecord(*_RECORD.unpack(data))
         # It may have been written over meanwhile, or be something else of the job's.
         is_whole = step.number == step.again == index + 1 and 0.0 < step.at < 1e11
         return step if is_whole and all(map(_may_be_seconds, step[2:8])) else None
-
-    def _open(self) -> bool:
-        try:
-            # A job can put a pipe or a link in its place.
-            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
-            self.close()
-            raise OSError(f"{self._path} is no file")
-        return True
 
 
 def _may_be_seconds(value: float) -> bool:
@@ -181,7 +176,11 @@ class LookCounts:
 
     def read(self, at: float, monotonic: float) -> Optional[Looks]:
         """Return the looks since the last call; None: none. Raises OSError, but not where there is no file."""
-        data = self._read_file()
+        try:
+            with open_plain(self._path) as file:
+                data = file.read(_LAYOUT.size)
+        except FileNotFoundError:
+            return None
         if len(data) < _LAYOUT.size:
             return None
         magic, pid, *counts = _LAYOUT.unpack(data)
@@ -194,19 +193,6 @@ class LookCounts:
         self._before = tuple(counts)
         # More than there can be are something else of the job's.
         return Looks(at, monotonic, self._rank, pid, more) if any(more) and max(more) <= _MOST else None
-
-    def _read_file(self) -> bytes:
-        try:
-            # A job can put a pipe or a link in its place.
-            file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return b""
-        try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise OSError(f"{self._path} is no file")
-            return os.pread(file, _LAYOUT.size, 0)
-        finally:
-            os.close(file)
 
 
 INTERVAL_S = 0.9

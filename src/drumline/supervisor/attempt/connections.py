@@ -1,16 +1,29 @@
-"""The supervisor's end of the channel: peers that knock, agents that have shown the job's secret."""
+"""The supervisor's end of the channel: peers that knock, agents, the processes of these, and agents that are gone."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import select
 import socket
+import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import channel
+from drumline.contract import events as e
 from drumline.contract import messages as m
+from drumline.contract.words import format_seconds
+from drumline.linux import kernel
+from drumline.supervisor.clocks import wall_time
+from drumline.supervisor.deciding import happenings as h
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from drumline.contract.messages import FromAgent
+    from drumline.contract.plan import Plan
+    from drumline.engines.base import AgentStarter
+
 
 _MOST_STRANGERS = 64
 """Connections beyond the agents' that may wait to show a secret; any process of the machine can open one."""
@@ -171,3 +184,267 @@ class AgentConnections:
         for peer in [self.server, *self._peers.values()]:
             with contextlib.suppress(OSError):
                 peer.close()
+
+
+# The descriptors that an attempt waits for: agents that connect and send, their processes, and wake-ups.
+
+
+_FEW = 256
+"""Nodes whose connections fit into the open files that any process may have."""
+
+_MOST_AT_ONCE = 64
+"""Connections that are accepted before others are heard."""
+
+_LEAVE_TIMEOUT_S = 2.0
+"""For the agents to end after their last message."""
+
+
+class Inbox:
+    """
+    Starts the agents and hears them. ``take_in`` gets each message with its node, ``losses`` the nodes whose agents are
+    gone.
+    """
+
+    def __init__(
+        self,
+        connections: AgentConnections,
+        agents: AgentStarter,
+        wake: int,
+        take_in: Callable[[int, FromAgent], None],
+        losses: AgentLosses,
+    ) -> None:
+        self._connections = connections
+        self._agents = agents
+        self._wake = wake
+        self._take_in = take_in
+        self._losses = losses
+        # Unlike poll, it takes no longer where there are more agents.
+        self._poller = select.epoll()
+        self._own: dict[int, int] = {}
+        """Node by the descriptor of its agent's process, where that is a child of this one."""
+
+        self._own_nodes: set[int] = set()
+        """The nodes of ``_own``."""
+
+        self._starter: int | None = None
+        """As of ``AgentProcesses``, until it has ended."""
+
+        self._quiet: dict[int, int] = {}
+        """As ``_own``: agents whose loss the connection tells."""
+
+    def start_agents(self) -> None:
+        """Start the agents. Raises EngineError."""
+        processes = self._agents.start(self._connections.port, self._connections.secret)
+        if self._connections.node_count > _FEW:
+            # After the agents were started, whose ranks are to have the limit that the user has.
+            kernel.allow_open_files(2 * self._connections.node_count)
+        self._own = {descriptor: node for node, descriptor in processes.own.items()}
+        self._own_nodes = set(processes.own)
+        self._starter = processes.starter
+        self._quiet = {descriptor: node for node, descriptor in processes.quiet.items()}
+        for descriptor in self._list_processes():
+            self._poller.register(descriptor, select.EPOLLIN)
+        self._poller.register(self._connections.server, select.EPOLLIN)
+        self._poller.register(self._wake, select.EPOLLIN)
+
+    def _list_processes(self) -> list[int]:
+        return [*self._own, *([] if self._starter is None else [self._starter])]
+
+    def wait(self, patience_s: float) -> list[int]:
+        """Return the descriptors that can be heard, after ``patience_s`` at the latest."""
+        return [descriptor for descriptor, _ in self._poller.poll(patience_s)]
+
+    def hear(self, descriptor: int) -> None:
+        if descriptor == self._connections.server.fileno():
+            self._accept()
+        elif descriptor == self._wake:
+            os.read(self._wake, 512)
+        elif descriptor == self._starter:
+            # The agents that are connected go on without it.
+            self._poller.unregister(descriptor)
+            self._starter = self._agents.start_again()
+            if self._starter is None:
+                self._losses.lose_missing()
+            else:
+                self._poller.register(self._starter, select.EPOLLIN)
+        elif descriptor in self._own:
+            self._lose_own(descriptor)
+        elif self._connections.knows(descriptor):
+            self._hear_peer(descriptor)
+
+    def _accept(self) -> None:
+        for _ in range(min(_MOST_AT_ONCE, self._connections.node_count)):
+            peer = self._connections.accept()
+            if peer is None:
+                return
+            self._poller.register(peer, select.EPOLLIN)
+
+    def _hear_peer(self, descriptor: int) -> None:
+        messages = self._connections.receive(descriptor)
+        if messages is None:
+            self._poller.unregister(descriptor)
+            node = self._connections.drop(descriptor)
+            # A message that cannot be understood tells more than the connection, which was closed for it.
+            for refused, reason in self._connections.take_refused():
+                self._losses.lose(refused, reason)
+            # The end of an agent's own process, which is seen as well, tells more.
+            if node is not None and node not in self._own_nodes:
+                self._losses.lose_closed(node)
+            return
+        node = self._connections.node_at(descriptor)
+        for message in messages:
+            assert node is not None, "messages come from agents that were let in"
+            self._take_in(node, message)
+
+    def _lose_own(self, descriptor: int) -> None:
+        """
+        Handle the end of an agent of this machine. Its last messages are heard first: an exit may explain its end.
+        """
+        self._poller.unregister(descriptor)
+        node = self._own[descriptor]
+        while (peer := self._connections.find_agent(node)) is not None:
+            self._hear_peer(peer)
+        del self._own[descriptor]
+        self._own_nodes.discard(node)
+        self._losses.lose(node, self._agents.reap(node))
+
+    def wait_for_ends(self) -> None:
+        """Wait until the agents, told to leave, have ended; whoever cleans up after the attempt ends the others."""
+        deadline = time.monotonic() + _LEAVE_TIMEOUT_S
+        self._own |= self._quiet
+        poller = select.poll()
+        for descriptor in self._list_processes():
+            poller.register(descriptor, select.POLLIN)
+        while self._list_processes() and (left := deadline - time.monotonic()) > 0:
+            for descriptor, _ in poller.poll(left * 1000):
+                poller.unregister(descriptor)
+                if descriptor == self._starter:
+                    self._starter = None
+                else:
+                    self._agents.reap(self._own.pop(descriptor))
+        self._connections.close()
+
+    def close(self) -> None:
+        """
+        Close what the inbox waits with.
+
+        An agent of the next attempt is forked from this process: its descriptors have the same numbers, and whatever
+        the garbage collector closes there by number may be one of its own.
+        """
+        self._poller.close()
+
+
+# Agents that are gone, or cannot be talked to.
+
+
+_LATE_S = 30.0
+"""For an agent to start, before the job has that as its reason."""
+
+_FAILED_STARTS_EVERY_S = 1.0
+"""For agents that could not start: an engine may look through files of all of them."""
+
+
+class AgentLosses:
+    """Records the loss of each agent once, and gives it to the policy."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        agents: AgentStarter,
+        connections: AgentConnections,
+        record: Callable[[e.Event], None],
+        handle: Callable[[h.Happening], None],
+    ) -> None:
+        self._plan = plan
+        self._agents = agents
+        self._connections = connections
+        self._record = record
+        self._handle = handle
+        self._lost: set[int] = set()
+        self._missing = {task.node for task in plan.nodes}
+        """Nodes that have neither joined nor been lost."""
+
+        self._next_look = time.monotonic() + _FAILED_STARTS_EVERY_S
+        """For ``lose_failed``, in monotonic seconds."""
+
+        self._late_from = time.monotonic() + _LATE_S
+        """When agents that have not joined are late, in monotonic seconds."""
+
+        self._late: int | None = None
+        """The node whose agent was recorded as late."""
+
+        self.is_over = False
+        """Whether the attempt has ended; agents leave then."""
+
+    def note_joined(self, node: int) -> None:
+        self._missing.discard(node)
+        if node == self._late:
+            self._late = None
+            self._record(e.AgentSilent(wall_time(), node, ""))
+
+    def list_times(self) -> Iterable[float]:
+        """List when ``lose_failed`` has something to do, in monotonic seconds."""
+        return [self._next_look] if self._missing else []
+
+    def lose(self, node: int, reason: str) -> None:
+        """
+        Record and handle the loss of a node. ``reason`` completes "the agent of node 1 ...": "was killed by SIGKILL".
+        """
+        if not self.is_over and node not in self._lost:
+            self._lost.add(node)
+            self._missing.discard(node)
+            self._record(e.NodeLost(wall_time(), node, reason))
+            self._handle(h.Lost(node, reason))
+
+    def lose_closed(self, node: int) -> None:
+        """Lose a node whose agent has closed its connection. Unless it was lost before, its engine is asked why."""
+        if not self.is_over and node not in self._lost:
+            self.lose(node, self._agents.explain_loss(node))
+
+    def lose_failed(self) -> None:
+        """Give up agents that could not start, as far as they could say so; does nothing between its times."""
+        if self._missing and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _FAILED_STARTS_EVERY_S
+            self._lose_failed()
+            self._record_late()
+
+    def _record_late(self) -> None:
+        """Record one agent that is late, so that the job has a reason while it starts."""
+        if self._missing and self._late is None and time.monotonic() >= self._late_from:
+            self._late = min(self._missing)
+            self._record(
+                e.AgentSilent(wall_time(), self._late, f"has not started within {format_seconds(_LATE_S)}")
+            )
+
+    def _lose_failed(self) -> None:
+        for node, reason in self._agents.find_failed().items():
+            if not self._connections.is_connected(node):
+                self.lose(node, reason)
+
+    def lose_late(self) -> None:
+        """Lose the nodes that did not join in time. The agents, or their starter, may have said more than that."""
+        self._lose_failed()
+        self._lose_unconnected(self._agents.explain_missing)
+
+    def lose_missing(self) -> None:
+        """Lose the nodes that have not joined: no more agents will come."""
+        # What they have said themselves tells more than their end.
+        self._lose_failed()
+        self._lose_unconnected(self._agents.explain_loss)
+
+    def _lose_unconnected(self, explain: Callable[[int], str | None]) -> None:
+        for task in self._plan.nodes:
+            if self._connections.is_connected(task.node) or task.node in self._lost or self.is_over:
+                continue
+            reason = explain(task.node)
+            if reason is not None:
+                self.lose(task.node, reason)
+
+    def lose_silent(self) -> None:
+        """Give up agents that cannot be talked to. A stopped one would neither end nor close its connection."""
+        for node, reason in self._connections.take_refused():
+            self.lose(node, reason)
+        for node in self._connections.take_stuck():
+            self.lose(node, f"took in nothing for {format_seconds(SEND_TIMEOUT_S)}")
+        for node, reason in self._agents.find_cut_off().items():
+            self.lose(node, reason)

@@ -1,37 +1,35 @@
-"""Feeds the policy with what happens, and does what it says."""
+"""Feeds the policy with what happens, does what it says, and waits until something is due."""
 
 from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 from drumline.contract import events as e
 from drumline.contract import messages as m
-from drumline.supervisor.attempt.connections import AgentConnections
-from drumline.supervisor.attempt.inbox import Inbox
-from drumline.supervisor.attempt.losses import AgentLosses
-from drumline.supervisor.attempt.progress_poll import ProgressPoll
+from drumline.supervisor.attempt.connections import AgentConnections, AgentLosses, Inbox
+from drumline.supervisor.attempt.progress_poll import ClockPoll, ProgressPoll
 from drumline.supervisor.attempt.rank_reports import RankReports
 from drumline.supervisor.attempt.remote_commands import LauncherReports, RemoteCommands
 from drumline.supervisor.attempt.start import RankStart
 from drumline.supervisor.attempt.stop_requests import DrillRequests, StopRequests
-from drumline.supervisor.attempt.timers import Timers
 from drumline.supervisor.clocks import Clocks, wall_time
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.deciding import policy as p
 from drumline.supervisor.explaining import exit_messages
-from drumline.supervisor.log import log
+from drumline.supervisor.supervised_folder import log
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan
     from drumline.engines.base import Nodes
-    from drumline.supervisor.attempt.clock_poll import ClockPoll
-    from drumline.supervisor.drills.drills import Drills
-    from drumline.supervisor.end_requests import EndRequests
+    from drumline.supervisor.deciding.happenings import Timer
+    from drumline.supervisor.drills import Drills
+    from drumline.supervisor.supervised_folder import EndRequests
+
 
 _NONE: dict[str, str] = {}
 
@@ -65,8 +63,6 @@ class Loop:
         self._clock_poll: ClockPoll | None = None
         if nodes.facts.clocks_differ:
             # Nodes of one machine have one clock.
-            from drumline.supervisor.attempt.clock_poll import ClockPoll
-
             self._clock_poll = ClockPoll(folder, attempt, self._agents, clocks)
         self._start = RankStart(folder, plan, nodes, self._agents, attempt, secrets)
         self._policy = _make_policy(plan, timeout_s, nodes.agents.join_timeout_s)
@@ -82,10 +78,10 @@ class Loop:
 
     def _make_drills(self, plan: Plan, attempt: int) -> Drills:
         # Few jobs have any.
-        from drumline.supervisor.drills import drills, performing
+        from drumline.supervisor import drills
 
         does = (self._agents.send, self._requests.preempt, self._nodes)
-        performer = performing.DrillPerformer(self._folder, plan, *does)
+        performer = drills.DrillPerformer(self._folder, plan, *does)
         return drills.Drills(
             self._folder, plan, attempt, lambda: self._start.running, performer, self._record
         )
@@ -296,3 +292,76 @@ def _make_policy(plan: Plan, timeout_s: float | None, join_timeout_s: float) -> 
         launcher=plan.launcher.name if plan.launcher else "",
         join_timeout_s=join_timeout_s,
     )
+
+
+# The timers that the policy sets, and the wait until one of them is due, or anything else happens.
+
+
+_LONGEST_WAIT_S = 1.0
+"""Between two looks for a request to cancel, when no signal tells of it."""
+
+_SUSPENDED_S = 5.0
+"""More than a busy machine lets a process wait."""
+
+
+class Timed(Protocol):
+    """A part of an attempt that has something to do at certain times."""
+
+    def list_times(self) -> Iterable[float]:
+        """List those times, in monotonic seconds."""
+
+
+class Postponed(Timed, Protocol):
+    """A part whose times are put off while the job is suspended."""
+
+    def leave_out(self, passed_s: float) -> None: ...
+
+
+class Timers:
+    """
+    The moments at which timers are due, in monotonic seconds. ``wait`` returns the descriptors that can be heard, after
+    as many seconds at the latest. ``postponed`` and ``others``: who else has something to do at certain times.
+    """
+
+    def __init__(
+        self, wait: Callable[[float], list[int]], postponed: Iterable[Postponed], others: Iterable[Timed]
+    ) -> None:
+        self._wait = wait
+        self._postponed = tuple(postponed)
+        self._others = tuple(others)
+        self._due: dict[Timer, float] = {}
+
+    def set(self, timer: Timer, seconds: float) -> None:
+        due = time.monotonic() + seconds
+        # A grace period that has begun may become shorter.
+        before = self._due.get(timer, due) if timer == "grace" else due
+        self._due[timer] = min(due, before)
+
+    def wait(self) -> list[int]:
+        """
+        Wait until something is due or a descriptor is ready, and return those that are. Time in which this process was
+        suspended does not count.
+        """
+        now = time.monotonic()
+        others = (moment for one in (*self._postponed, *self._others) for moment in one.list_times())
+        due = min((*self._due.values(), *others), default=now + _LONGEST_WAIT_S)
+        patience_s = max(0.0, min(_LONGEST_WAIT_S, due - now))
+        before = time.monotonic()
+        ready = self._wait(patience_s)
+        suspended_s = time.monotonic() - before - patience_s
+        if suspended_s > _SUSPENDED_S:
+            # The engine has suspended the whole job.
+            self._postpone(suspended_s)
+        return ready
+
+    def _postpone(self, passed_s: float) -> None:
+        self._due = {timer: due + passed_s for timer, due in self._due.items()}
+        for one in self._postponed:
+            one.leave_out(passed_s)
+
+    def take_due(self) -> Iterator[Timer]:
+        """Yield and remove the timers that are due now."""
+        now = time.monotonic()
+        for timer in [timer for timer, due in self._due.items() if due <= now]:
+            del self._due[timer]
+            yield timer

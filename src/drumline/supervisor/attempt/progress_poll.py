@@ -1,6 +1,6 @@
 """
-Polls of all ranks: what each has done so far, and where it is. They show whether the job hangs, and answer
-``drumline job stacks``.
+Polls of all ranks and nodes: what each rank has done so far and where it is, which agents are silent, and what the
+clocks of the nodes show. They show whether the job hangs, and answer ``drumline job stacks``.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
 from drumline.contract import messages as m
-from drumline.supervisor.attempt.silences import STOPPED, AgentSilences
+from drumline.contract.words import format_seconds
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.watching import hang
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from drumline.contract.folder import RunFolder
     from drumline.supervisor.attempt.connections import AgentConnections
+    from drumline.supervisor.clocks import Clocks
+
 
 _ANSWER_TIMEOUT_S = 6.0
 """For all nodes to answer; then those count that did."""
@@ -226,3 +228,81 @@ def _make_sample(rank: m.RankProgress) -> hang.RankSample:
     poll = (rank.poll_cpu_s, rank.poll_io_bytes)
     where, activity = hang.locate_rank(rank.processes), m.Activity(*rank.activity)
     return hang.RankSample(rank.log_bytes, rank.cpu_s, rank.io_bytes, *poll, where, activity)
+
+
+# Agents that do not answer: one that was stopped keeps its connection, and its ranks may go on without it.
+
+
+STOPPED = "it was stopped, or its machine stands still"
+
+SILENT_S = 20.0
+"""Without an answer to two questions in turn; a busy machine may take its time, and so may the supervisor."""
+
+
+class AgentSilences:
+    """Records that an agent has not answered for a while, once, and that it does again. Times are monotonic seconds."""
+
+    def __init__(self, record: Callable[[e.Event], None]) -> None:
+        self._record = record
+        self._since: dict[int, float] = {}
+        """By node: when the first of the questions was asked that it has not answered."""
+
+        self._told: set[int] = set()
+
+    def note_missing(self, nodes: Collection[int], asked: float, now: float) -> None:
+        """Note that these nodes have not answered a question that was asked then."""
+        for node in nodes:
+            since = self._since.setdefault(node, asked)
+            silent_s = now - since
+            if asked > since and silent_s >= SILENT_S and node not in self._told:
+                self._told.add(node)
+                reason = f"has not answered for {format_seconds(silent_s)}: {STOPPED}"
+                self._record(e.AgentSilent(wall_time(), node, reason))
+
+    def is_silent(self, node: int) -> bool:
+        return node in self._told
+
+    def note_answer(self, node: int) -> None:
+        self._since.pop(node, None)
+        if node in self._told:
+            self._told.discard(node)
+            self._record(e.AgentSilent(wall_time(), node, ""))
+
+    def leave_out(self, passed_s: float) -> None:
+        """Leave out time in which nothing of the job could do anything."""
+        self._since = {node: since + passed_s for node, since in self._since.items()}
+
+
+# Questions to agents for their nodes' clocks, and what readers of the run folder are told of the answers.
+
+
+class ClockPoll:
+    """Polls the clocks of the nodes, several times each at first; ``clocks`` compares them with this machine's."""
+
+    def __init__(self, folder: RunFolder, attempt: int, agents: AgentConnections, clocks: Clocks) -> None:
+        self._folder = folder
+        self._attempt = attempt
+        self._agents = agents
+        self._clocks = clocks
+
+    def ask(self, node: int) -> None:
+        """Ask the agent of a node for its clock."""
+        self._clocks.ask(node)
+        self._agents.send(node, m.ReadClock())
+
+    def take_answer(self, node: int, message: m.ClockRead) -> None:
+        """Take in an answer, and ask again where one more makes the comparison better."""
+        if self._clocks.take_answer(node, message.at):
+            self.ask(node)
+
+    def poll(self) -> None:
+        """Ask all nodes once more if it is time for that, and write down for readers what has become known."""
+        if self._clocks.is_due():
+            for node in self._agents.connected_nodes():
+                self.ask(node)
+        begins = self._clocks.take_new()
+        if begins is not None:
+            # A full disk costs lateness of ranks, and nothing else.
+            with contextlib.suppress(OSError):
+                written = {"attempt": self._attempt, "nodes": begins}
+                self._folder.write(self._folder.clocks, json.dumps(written))

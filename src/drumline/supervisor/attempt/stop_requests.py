@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from drumline.contract import messages as m
     from drumline.contract.folder import RunFolder
     from drumline.engines.base import SignalMeaning
-    from drumline.supervisor.drills.drills import Drills
-    from drumline.supervisor.end_requests import EndRequests
+    from drumline.supervisor.drills import Drills
+    from drumline.supervisor.supervised_folder import EndRequests
 
 
 class StopRequests:

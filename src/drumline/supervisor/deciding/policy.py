@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, assert_never
 from drumline.contract import status
 from drumline.contract.events import RankExited
 from drumline.contract.words import format_seconds, name_several
-from drumline.supervisor.deciding.cause_search import CauseSearch
 from drumline.supervisor.deciding.happenings import (
     BROKEN_DELAY_S,
     CANCELED_CODE,
@@ -52,7 +51,7 @@ from drumline.supervisor.deciding.happenings import (
     Terminate,
     WentOn,
 )
-from drumline.supervisor.deciding.rank_table import RankTable
+from drumline.supervisor.deciding.rank_table import CauseSearch, RankTable
 from drumline.supervisor.explaining import exit_messages
 
 if TYPE_CHECKING:

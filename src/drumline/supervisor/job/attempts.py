@@ -17,7 +17,7 @@ from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.deciding.restarts import RestartPolicy, list_files
 from drumline.supervisor.job.preparing import cancel_job, mount_inputs
-from drumline.supervisor.log import log_traceback, run_quietly
+from drumline.supervisor.supervised_folder import log_traceback, run_quietly
 from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
     from drumline.contract.plan import Plan
     from drumline.engines.base import NextAttempt, Nodes
-    from drumline.supervisor.end_requests import EndRequests
     from drumline.supervisor.helpers.services import ServicePrograms
     from drumline.supervisor.job.preparing import JobHistory
-    from drumline.supervisor.supervised_folder import SupervisedFolder
+    from drumline.supervisor.supervised_folder import EndRequests, SupervisedFolder
 
 HANDED_OVER = h.Finish("", 0, "")
 """The end of a supervisor that another one follows, with other nodes."""

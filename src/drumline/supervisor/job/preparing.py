@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan, Registration
-    from drumline.supervisor.end_requests import EndRequests
-    from drumline.supervisor.supervised_folder import SupervisedFolder
+    from drumline.supervisor.supervised_folder import EndRequests, SupervisedFolder
 
 
 def prepare(
@@ -69,7 +68,7 @@ def mount_inputs(folder: SupervisedFolder, plan: Plan, requests: EndRequests) ->
     """Mount the inputs that are read on demand; return how the job ended where one could not be mounted."""
     if not plan.fetches:
         return None
-    from drumline.supervisor.helpers.mounts import Mounts
+    from drumline.supervisor.helpers.preparation import Mounts
 
     try:
         Mounts(folder, plan).begin(requests.is_there)

@@ -22,15 +22,14 @@ from drumline.supervisor.job.attempts import (
     wait_for_nodes,
 )
 from drumline.supervisor.job.preparing import JobHistory, prepare, upload_outputs
-from drumline.supervisor.log import run_quietly
+from drumline.supervisor.supervised_folder import run_quietly
 from drumline.tracking import runs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.engines.base import Nodes
-    from drumline.supervisor.end_requests import EndRequests
-    from drumline.supervisor.supervised_folder import SupervisedFolder
+    from drumline.supervisor.supervised_folder import EndRequests, SupervisedFolder
 
 
 def run_job(folder: SupervisedFolder, requests: EndRequests, secrets: Mapping[str, str]) -> h.Finish:

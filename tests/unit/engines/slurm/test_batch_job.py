@@ -12,7 +12,7 @@ from drumline.engines.slurm import agents as agents_module
 from drumline.engines.slurm import batch_job
 from drumline.engines.slurm.agents import SlurmAgents
 from drumline.engines.slurm.batch_job import BatchJob
-from drumline.supervisor.attempt.losses import AgentLosses
+from drumline.supervisor.attempt.connections import AgentLosses
 
 NODES = "".join(
     f"NodeName=e{number} State={'DOWN*' if number == 2 else 'IDLE'}\n" for number in range(1, 101)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drumline.engines.slurm import states
+from drumline.engines.slurm import jobs
 
 # squeue(1) of 22.05, JOB STATE CODES.
 OF_22_05 = """
@@ -25,40 +25,40 @@ TimeLimit WaitingForScheduling
 
 
 def test_every_state_of_slurm_has_a_phase():
-    assert set(states.PHASES) == {*OF_22_05, *OF_25_05}
-    assert set(states.PHASES.values()) == {states.WAITS, states.STARTS, states.RUNS, states.ENDED}
+    assert set(jobs.PHASES) == {*OF_22_05, *OF_25_05}
+    assert set(jobs.PHASES.values()) == {jobs.WAITS, jobs.STARTS, jobs.RUNS, jobs.ENDED}
 
 
 def test_every_end_has_words():
-    ends = [state for state, phase in states.PHASES.items() if phase == states.ENDED]
+    ends = [state for state, phase in jobs.PHASES.items() if phase == jobs.ENDED]
     for state in ends:
-        assert states.why_ended(state).endswith(f" ({state} in Slurm)")
-        assert "it is over" not in states.why_ended(state), state
+        assert jobs.why_ended(state).endswith(f" ({state} in Slurm)")
+        assert "it is over" not in jobs.why_ended(state), state
 
 
 @pytest.mark.parametrize(
     ("state", "phase"),
     [
-        ("PENDING", states.WAITS),
-        ("CONFIGURING", states.STARTS),
-        ("RUNNING", states.RUNS),
-        ("SUSPENDED", states.RUNS),
-        ("COMPLETING", states.RUNS),
-        ("CANCELLED by 1000", states.ENDED),
-        ("CANCELLED+", states.ENDED),
-        ("SOMETHING_NEW", states.RUNS),
-        ("", states.RUNS),
+        ("PENDING", jobs.WAITS),
+        ("CONFIGURING", jobs.STARTS),
+        ("RUNNING", jobs.RUNS),
+        ("SUSPENDED", jobs.RUNS),
+        ("COMPLETING", jobs.RUNS),
+        ("CANCELLED by 1000", jobs.ENDED),
+        ("CANCELLED+", jobs.ENDED),
+        ("SOMETHING_NEW", jobs.RUNS),
+        ("", jobs.RUNS),
     ],
 )
 def test_phases(state, phase):
-    assert states.phase(state) == phase
+    assert jobs.phase(state) == phase
 
 
 def test_why_one_that_has_nodes_does_not_go_on():
-    assert states.explain_halt("RUNNING") == states.explain_halt("COMPLETING") == ""
-    assert states.explain_halt("SUSPENDED") == "Slurm has suspended it; it goes on when Slurm lets it"
-    assert states.explain_halt("STOPPED") == "Slurm has stopped its processes; it goes on when Slurm lets it"
-    assert states.explain_halt("SOMETHING_NEW") == "Slurm says SOMETHING_NEW, which is not known here"
+    assert jobs.explain_halt("RUNNING") == jobs.explain_halt("COMPLETING") == ""
+    assert jobs.explain_halt("SUSPENDED") == "Slurm has suspended it; it goes on when Slurm lets it"
+    assert jobs.explain_halt("STOPPED") == "Slurm has stopped its processes; it goes on when Slurm lets it"
+    assert jobs.explain_halt("SOMETHING_NEW") == "Slurm says SOMETHING_NEW, which is not known here"
 
 
 @pytest.mark.parametrize(
@@ -78,15 +78,15 @@ def test_why_one_that_has_nodes_does_not_go_on():
     ],
 )  # fmt: skip
 def test_why_it_ended(state, exit_code, words):
-    assert states.why_ended(state, exit_code) == words
+    assert jobs.why_ended(state, exit_code) == words
 
 
 def test_every_common_reason_has_plain_words_and_slurms_in_brackets():
     for reason in REASONS:
-        words = states.why_waits(reason)
+        words = jobs.why_waits(reason)
         assert words.endswith(f" ({reason})"), reason
         assert not words.startswith("Slurm says"), reason
-        assert words == states.why_waits(f"({reason})")
+        assert words == jobs.why_waits(f"({reason})")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_every_common_reason_has_plain_words_and_slurms_in_brackets():
     ],
 )  # fmt: skip
 def test_why_it_waits(reason, words):
-    assert states.why_waits(reason) == words
+    assert jobs.why_waits(reason) == words
 
 
 @pytest.mark.parametrize(
@@ -142,4 +142,4 @@ def test_why_it_waits(reason, words):
     ],
 )
 def test_limits_of_accounts_and_of_qos(word, words):
-    assert states.why_waits(word) == f"{words} ({word})"
+    assert jobs.why_waits(word) == f"{words} ({word})"

@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import signal
 import socket
+import time
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import EngineError
-from drumline.engines.local.isolation import batches, carrier, inside, needs, node_processes
+from drumline.engines.local.isolation import batches, carrier, inside, needs
 from drumline.engines.local.isolation.carrier import NOTE, Carrier
 from drumline.engines.local.isolation.settings import MASK, SUPERVISOR, Link, address_of, read_link
 from drumline.linux import interfaces, limits, namespaces
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from drumline.engines.local.isolation.settings import Isolation
     from drumline.linux.limits import LimitGroups
+
 
 _BACKLOG = 1024
 
@@ -136,7 +139,7 @@ class NodeNetwork:
         self._tell_switch(batches.cut_cable(node))
         self.off.add(node)
         self._carried.discard(node)
-        node_processes.kill_all(self.networks[node])
+        kill_all(self.networks[node])
 
     def partition(self, groups: Sequence[Collection[int]]) -> None:
         """
@@ -280,3 +283,45 @@ def _explain_errors(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise EngineError(f"could not {what}: {error.strerror}") from error
+
+
+# The processes of an isolated node: those in its network.
+
+
+_KILL_TIMEOUT_S = 5.0
+_KILL_INTERVAL_S = 0.005
+
+
+def list_processes(network: int) -> list[int]:
+    """List the processes in a network, given by a descriptor. One that is stopped counts, a zombie does not."""
+    wanted = os.fstat(network).st_ino
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and _is_in(int(name), wanted)]
+
+
+def kill_all(network: int) -> None:
+    """Kill all processes of a node. Blocks until none is left, for some seconds at most."""
+    wanted = os.fstat(network).st_ino
+    deadline = time.monotonic() + _KILL_TIMEOUT_S
+    while (found := list_processes(network)) and time.monotonic() < deadline:
+        for pid in found:
+            _kill(pid, wanted)
+        time.sleep(_KILL_INTERVAL_S)
+
+
+def _kill(pid: int, network: int) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        return
+    with contextlib.suppress(OSError):
+        # Looked at again with the descriptor open: the number may be another's by now.
+        if _is_in(pid, network):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    os.close(descriptor)
+
+
+def _is_in(pid: int, network: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}/ns/net").st_ino == network
+    except OSError:
+        return False

@@ -17,8 +17,8 @@ from typing import Any
 from waiting import wait_until
 
 from drumline.contract.errors import NotFoundError
+from drumline.control.facts import description
 from drumline.control.jobs.cancel import cancel
-from drumline.control.observing import description
 
 RANK = Path(__file__).parent / "jobs" / "chaos.py"
 KILLED_AT = Path(__file__).parent / "jobs" / "killed_at.py"

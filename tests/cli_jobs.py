@@ -16,7 +16,7 @@ from typing import IO, Any
 from waiting import wait_until
 
 from drumline.contract.errors import NotFoundError
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 CORES = len(os.sched_getaffinity(0))
 LOG = """

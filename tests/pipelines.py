@@ -9,7 +9,7 @@ from waiting import wait_until
 
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 FINAL = ("Completed", "Failed", "Canceled")
 

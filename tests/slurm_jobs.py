@@ -8,7 +8,7 @@ from cli_jobs import logs_of, two_by_two, write_job
 from slurm_cluster import SlurmCluster
 from waiting import wait_until
 
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 COMPUTE = "cluster"
 

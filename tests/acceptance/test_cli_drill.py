@@ -16,8 +16,8 @@ from waiting import wait_until
 from drumline import MLClient
 from drumline.contract.errors import UsageError
 from drumline.contract.outcome import fold
+from drumline.control.facts import description
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.observing import description
 
 TRAINS = """
     import os, pathlib, time

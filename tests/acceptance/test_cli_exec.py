@@ -12,7 +12,7 @@ from cli_jobs import background, wait_for_status, write_script
 from conftest import processes_with
 from waiting import wait_until
 
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 WAITS = """
     import signal

@@ -20,8 +20,8 @@ from cli_jobs import (
 )
 from waiting import wait_until
 
+from drumline.control.facts import description
 from drumline.control.jobs import lookup
-from drumline.control.observing import description
 
 PYTHON = shlex.quote(sys.executable)
 """As a word of a shell command: the checkout may be in a folder with blanks."""

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from cli_jobs import job_names, one_rank, two_by_two, write_job
 
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 DATA_JOB = {
     "command": 'cat "${{inputs.data}}"',

@@ -8,7 +8,7 @@ from cli_jobs import CORES, WAIT_FOR_SIGNAL, background, status_of, wait_for_sta
 from pipelines import step, steps_of, waits_for, write_pipeline
 from waiting import wait_until
 
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from waiting import wait_until
 
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 SAVES = """
     import os, pathlib, signal, sys, time

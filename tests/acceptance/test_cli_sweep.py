@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from drumline.cli.main import main
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 GOAL = ("--goal", "min:loss")
 

@@ -19,8 +19,9 @@ from cli_jobs import on_terminal, one_rank, wait_for_status, write_job, write_sc
 from waiting import wait_until
 
 from drumline.contract import samples
+from drumline.control.facts import description
 from drumline.control.jobs import lookup, recovery
-from drumline.control.observing import description, top, usage
+from drumline.control.observing import top, usage
 
 BUSY = """
     import os, signal, time

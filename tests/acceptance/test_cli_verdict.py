@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_jobs import write_script
 
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 GLOO = """
     import torch

@@ -5,7 +5,7 @@ import re
 import pytest
 from cli_jobs import one_rank, write_script
 
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 CHAINED = """
     import datetime, os

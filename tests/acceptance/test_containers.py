@@ -13,7 +13,7 @@ from cli_jobs import logs_of, wait_for_status, write_script
 from container_engine import IMAGE, MOUNTS, Podman, StandIn, UnavailableError
 from waiting import wait_until
 
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 TWO_RANKS = {"type": "pytorch", "process_count_per_instance": 2}
 

@@ -12,8 +12,8 @@ from isolated_nodes import skip_without, write_compute
 from waiting import wait_until
 
 from drumline.contract.outcome import fold
+from drumline.control.facts import description
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.observing import description
 from drumline.engines.local.isolation.carrier import NOTE
 from drumline.engines.local.isolation.needs import has_netem
 from drumline.linux import descendants

@@ -13,7 +13,7 @@ from cli_jobs import logs_of, write_job
 from conftest import processes_with
 from waiting import wait_until
 
-from drumline.control.observing import description
+from drumline.control.facts import description
 from drumline.engines.kubernetes import objects, pods
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(280)]

@@ -13,7 +13,7 @@ import pytest
 from cli_jobs import background, status_of, wait_for_status, write_job
 from waiting import wait_until
 
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 pytest.importorskip("mpi4py", reason="MPI's tests need mpi4py, which scripts/test installs")
 if shutil.which("mpirun") is None:

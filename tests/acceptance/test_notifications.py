@@ -18,7 +18,7 @@ from waiting import wait_until
 from drumline.cli.main import main
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
-from drumline.control.observing import description
+from drumline.control.facts import description
 from drumline.supervisor import main as supervisor
 from drumline.supervisor.job.attempts import HANDED_OVER
 from drumline.supervisor.notifying.notices import JobNotices

@@ -31,9 +31,9 @@ from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
 from drumline.control.driver import children, process, reuse
 from drumline.control.driver.pipeline import drive as drive_pipeline
+from drumline.control.facts import description
 from drumline.control.jobs import driver_process
 from drumline.control.jobs.cancel import cancel
-from drumline.control.observing import description
 from drumline.control.submission.submit import submit
 from drumline.control.upkeep import deletion
 from drumline.engines.local import machine

@@ -19,9 +19,9 @@ from drumline.cli.main import COMMANDS, find_module
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
 from drumline.control.assets import assets
+from drumline.control.facts import description
 from drumline.control.jobs import lookup, outcome, recovery
 from drumline.control.machine import computes
-from drumline.control.observing import description
 from drumline.control.settings import workspaces
 from drumline.control.submission.submit import submit
 from drumline.entities import Data, Environment, Model, Workspace

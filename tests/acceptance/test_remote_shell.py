@@ -11,8 +11,8 @@ import pytest
 from cli_jobs import background, write_job
 from waiting import wait_until
 
+from drumline.control.facts import description
 from drumline.control.jobs import lookup
-from drumline.control.observing import description
 
 ONCE = {
     "distribution": {"type": "pytorch", "process_count_per_instance": 2},

@@ -22,7 +22,7 @@ from drumline import load_job
 from drumline.contract import identity
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import RunFolder
-from drumline.control.observing import description
+from drumline.control.facts import description
 from drumline.control.submission.planning import plan
 from drumline.control.submission.submit import submit
 from drumline.spec.jobs.command import command

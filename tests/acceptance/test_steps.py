@@ -8,9 +8,9 @@ import pytest
 from cli_jobs import write_script
 
 from drumline.contract.steps import PLACES
+from drumline.control.facts.ranks import describe_ranks
 from drumline.control.jobs import lookup
 from drumline.control.observing.charts.rank_history import read_system
-from drumline.control.observing.ranks.rank_states import describe_ranks
 from drumline.control.observing.steps.attempt_steps import describe_attempt
 from drumline.control.observing.steps.history import read_steps
 

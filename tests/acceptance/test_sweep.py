@@ -12,7 +12,7 @@ from waiting import wait_until
 
 from drumline import MLClient, command
 from drumline.contract.folder import RunFolder
-from drumline.control.observing import description
+from drumline.control.facts import description
 from drumline.entities import Output
 from drumline.sweep import Choice, MedianStoppingPolicy
 

@@ -13,8 +13,8 @@ import pytest
 from cli_jobs import logs_of, wait_for_status, write_script
 from waiting import remove_folder, wait_until
 
+from drumline.control.facts import description
 from drumline.control.machine import warm
-from drumline.control.observing import description
 
 SHOWS = """
     import os

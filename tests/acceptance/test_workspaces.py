@@ -10,7 +10,7 @@ from waiting import wait_until
 from drumline import Input, LocalCompute, MLClient, Output, PyTorchDistribution, command, load_workspace
 from drumline.contract.errors import PlanError, UsageError
 from drumline.contract.folder import base_home, workspace
-from drumline.control.observing import description
+from drumline.control.facts import description
 from drumline.entities import Data, Workspace
 from drumline.exceptions import ResourceNotFoundError, ValidationException
 

@@ -6,7 +6,7 @@ import pytest
 from cli_jobs import wait_for_status, write_job, write_script
 from waiting import wait_until
 
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 pytest.importorskip("torch", reason="the ranks train with PyTorch, which scripts/test installs")
 pytestmark = pytest.mark.timeout(600)

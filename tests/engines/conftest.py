@@ -14,7 +14,7 @@ from kubernetes_cluster import KubernetesCluster
 from slurm_jobs import SlurmJobs
 from waiting import wait_until
 
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 
 class Local:

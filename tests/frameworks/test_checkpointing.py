@@ -9,7 +9,7 @@ from frameworks.conftest import skip_without
 from frameworks.table import BASE
 from waiting import wait_until
 
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 SETTINGS = ("--set", "inputs.epochs=3", "inputs.pause=0.1", "distribution.process_count_per_instance=1")
 

@@ -18,7 +18,7 @@ from waiting import wait_until
 
 import drumline
 from drumline import MLClient, load_job
-from drumline.control.observing import description
+from drumline.control.facts import description
 from drumline.spec.jobs.job import to_dict
 
 pytestmark = pytest.mark.timeout(300)

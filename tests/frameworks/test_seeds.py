@@ -10,8 +10,8 @@ from frameworks.conftest import path_of, skip_without
 from frameworks.table import BASE
 
 from drumline.contract import folder
+from drumline.control.facts import description
 from drumline.control.jobs import listing
-from drumline.control.observing import description
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import folder
 from drumline.contract.words import format_count
-from drumline.control.observing import description
+from drumline.control.facts import description
 from drumline.sdk.operations import Operations, from_description
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class JobList(Operations):
         return f"<{format_count(len(self._names), 'job')}: iterate over them, or list() them>"
 
     def _repr_html_(self) -> str:
-        from drumline.control.observing.overview import KnownJobs
+        from drumline.control.facts.jobs import KnownJobs
         from drumline.sdk.notebook.page import render_jobs
 
         with folder.workspace(self._workspace):

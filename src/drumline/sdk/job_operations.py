@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.errors import SpecError
+from drumline.control.facts import description
 from drumline.control.jobs import listing, lookup
-from drumline.control.observing import description
 from drumline.sdk.job_list import JobList
 from drumline.sdk.job_views import JobViews, Poller, job_failed
 from drumline.sdk.notebook.kernel import describe_interrupt, is_kernel

@@ -14,13 +14,13 @@ from drumline.contract.mlflow import FILES
 from drumline.contract.plan import Plan
 from drumline.contract.words import format_seconds
 from drumline.control import times
+from drumline.control.facts import description
 from drumline.control.jobs import lookup, recovery
 from drumline.control.jobs.recovery import recover
 from drumline.control.jobs.waiting import wait_for_end
 from drumline.control.logs.matching import Matcher
 from drumline.control.logs.stream import has_ranks
 from drumline.control.logs.view import LogView, choose_ranks, print_logs
-from drumline.control.observing import description
 from drumline.control.terminal import clean
 from drumline.sdk.notebook.kernel import WaitInterruptedError, describe_interrupt
 from drumline.sdk.operations import Operations, from_description, print_warnings
@@ -201,7 +201,7 @@ class JobViews(Operations):
 
         Blocks until all nodes have answered. Raises UsageError for a job that does not run.
         """
-        from drumline.control.observing.stacks import ask_stacks
+        from drumline.control.facts.stacks import ask_stacks
 
         return ask_stacks(name)
 

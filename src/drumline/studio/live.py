@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from drumline.contract import folder as homes
 from drumline.contract.errors import DAMAGED, DrumlineError, EngineError
-from drumline.control.observing.job_list.feed import EVENT, RESET, Feed, Message
+from drumline.control.facts.changes import EVENT, RESET, Feed, Message
 from drumline.studio.answers import encode
 from drumline.studio.queries import MOST_OFFSET
 

@@ -19,8 +19,7 @@ from anyio import to_thread
 
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import home
-from drumline.control.observing.job_list.rows import RowFigures
-from drumline.control.observing.job_list.table import JobTable
+from drumline.control.facts.table import JobTable, RowFigures
 
 _MOST_HOMES = 4
 _PART_S = 0.1

@@ -13,7 +13,7 @@ import yaml
 from cli_jobs import write_script
 from waiting import wait_until
 
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(240)]
 

@@ -8,7 +8,7 @@ import pytest
 from cli_jobs import logs_of
 from waiting import wait_until
 
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 FINAL = ("Completed", "Failed", "Canceled")
 SHOWS = """

@@ -8,7 +8,7 @@ from waiting import wait_until
 
 from drumline.contract.folder import home_of, workspace
 from drumline.control.assets import assets
-from drumline.control.observing import description
+from drumline.control.facts import description
 
 FINAL = ("Completed", "Failed", "Canceled")
 

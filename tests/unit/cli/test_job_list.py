@@ -13,8 +13,8 @@ from drumline.cli.views import listing as view
 from drumline.contract import events as e
 from drumline.contract import identity
 from drumline.contract.folder import RunFolder, private_folder
+from drumline.control.facts.jobs import KnownJobs
 from drumline.control.jobs import listing
-from drumline.control.observing.overview import KnownJobs
 from drumline.store.index import Index
 
 HOSTILE = "鼓" * 40 + "\x1b[2J\x1b]0;x\x07"
@@ -99,7 +99,7 @@ def test_the_facts_of_ended_jobs_are_read_once(jobs, capsys, monkeypatch):
         raise AssertionError("the run folder was read again")
 
     with monkeypatch.context() as patch:
-        patch.setattr("drumline.control.observing.overview.recover", fail)
+        patch.setattr("drumline.control.facts.jobs.recover", fail)
         assert json.loads(run(capsys, "job", "list", "--all").out) == first
         assert run(capsys, "job", "list", "--all", "-o", "table").out.splitlines()[0] == table.splitlines()[0]
     # Whatever is written about a job afterwards is seen.

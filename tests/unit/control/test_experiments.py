@@ -9,8 +9,10 @@ from made_jobs import MadeJob
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
+from drumline.control.facts import description
+from drumline.control.facts.job import describe_folder
 from drumline.control.logs import stream
-from drumline.control.observing import description, page, timeline, timeline_text
+from drumline.control.observing import timeline, timeline_text
 from drumline.control.observing.parts import experiments
 
 WHY = "RuntimeError: out of memory (rank 3 on h2)"
@@ -77,7 +79,7 @@ def test_a_failed_one_is_said_where_the_job_ends_and_on_its_page(job):
     folder, outcome = read(job)
     said = f"experiment z1 failed: {WHY}"
     assert f"  {said}\n" in stream.ending(folder, outcome)
-    assert page.describe_folder(folder, outcome)["warnings"] == [said]
+    assert describe_folder(folder, outcome)["warnings"] == [said]
 
 
 def test_a_timeline_has_their_times(job):

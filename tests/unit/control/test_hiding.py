@@ -14,8 +14,8 @@ from drumline.contract.errors import DamagedError, SpecError, UsageError
 from drumline.contract.hiding import HIDDEN, hide_in, hide_in_text
 from drumline.control.assets import assets, datastores
 from drumline.control.assets.asset_list import list_assets
-from drumline.control.observing.description import show_job
-from drumline.control.observing.job_list.one_job import show_spec
+from drumline.control.facts.description import show_job
+from drumline.control.facts.job import show_spec
 from drumline.control.submission.submit import submit
 from drumline.spec.load import load_data, load_job
 from drumline.spec.registered.assets import Data

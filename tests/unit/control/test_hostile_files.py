@@ -13,6 +13,10 @@ from drumline.contract.errors import DrumlineError, NotFoundError
 from drumline.contract.plan import Plan
 from drumline.control.access.job_files import look_at, open_file
 from drumline.control.driver.children import read_graph
+from drumline.control.facts.changes import JobWatch, read_events
+from drumline.control.facts.job import show_spec
+from drumline.control.facts.ranks import describe_ranks
+from drumline.control.facts.table import JobTable
 from drumline.control.jobs import lookup
 from drumline.control.logs.follow import last_lines
 from drumline.control.logs.history import History, LogChoice
@@ -20,10 +24,6 @@ from drumline.control.logs.lines.page import read_lines
 from drumline.control.logs.rank_log import RankLog, open_log
 from drumline.control.logs.view import explain_link
 from drumline.control.observing import metrics
-from drumline.control.observing.job_list.one_job import show_spec
-from drumline.control.observing.job_list.table import JobTable
-from drumline.control.observing.job_list.watch import JobWatch, read_events
-from drumline.control.observing.ranks.rank_states import describe_ranks
 from drumline.control.settings import tracking
 
 

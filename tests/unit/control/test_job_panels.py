@@ -12,16 +12,15 @@ from drumline.contract import samples
 from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.control.access.job_files import look_at, open_file
 from drumline.control.assets import asset_list, assets
+from drumline.control.facts import stacks
+from drumline.control.facts.job import describe_job
+from drumline.control.facts.ranks import describe_ranks, describe_variables
 from drumline.control.logs.lines.page import read_lines
 from drumline.control.machine import node_list, queue_view
 from drumline.control.observing.charts import rank_history
 from drumline.control.observing.charts.lanes import describe_timeline, make_trace
 from drumline.control.observing.charts.rank_history import read_system
 from drumline.control.observing.charts.sample_lines import CPU_S, MEMORY, list_uses
-from drumline.control.observing.job_list import one_job
-from drumline.control.observing.ranks import stack_groups
-from drumline.control.observing.ranks.rank_states import describe_ranks
-from drumline.control.observing.ranks.variables import describe_variables
 from drumline.spec.registered.assets import Data
 from drumline.tracking.metric_file import MetricFile
 
@@ -237,8 +236,8 @@ def test_ranks_at_one_place_are_together_and_the_odd_one_is_named(job, monkeypat
         "reason": "ranks 0, 1 wait; rank 3 is in load_batch",
         "ranks": {"0": [waits], "1": [waits], "3": [process(("data.py", 31, "load_batch"))]},
     }
-    monkeypatch.setattr(stack_groups, "ask_stacks", lambda name: answer)
-    told = stack_groups.group_stacks(job.name)
+    monkeypatch.setattr(stacks, "ask_stacks", lambda name: answer)
+    told = stacks.group_stacks(job.name)
     assert [(one["ranks"], one["odd"], one["waits_for"]) for one in told["groups"]] == [
         ([0, 1], False, "all_reduce (train.py:12, in step)"),
         ([3], True, ""),
@@ -374,11 +373,11 @@ def test_the_head_of_a_page_reads_no_metrics_and_parses_events_once(job, monkeyp
     job.add(*(e.RankExited(1005.0, rank, rank // 2, 0, None) for rank in range(4)))
     job.add(e.JobEnded(1006.0, "Completed", 0, "all ranks completed"))
     monkeypatch.setattr(MetricFile, "read_more", pytest.fail)
-    one_job.describe_job(job.name)  # Its metric is known from now on.
+    describe_job(job.name)  # Its metric is known from now on.
     parsed = []
     real = e.from_line
     monkeypatch.setattr(e, "from_line", lambda line: parsed.append(line) or real(line))
-    told = one_job.describe_job(job.name)
+    told = describe_job(job.name)
     assert told["page"]["next"] == f"drumline job metrics -n {job.name}"
     assert told["row"]["metric"] == {"name": "loss", "value": 0.5}
     # One reading, and the beginning of another one for when the attempt began.
@@ -391,7 +390,7 @@ def test_the_head_of_a_page_reads_no_metrics_and_parses_events_once(job, monkeyp
 def test_the_head_of_a_page_knows_that_a_job_wrote_outputs(job):
     os.makedirs(os.path.join(job.folder.outputs, "deep"))
     job.add(e.JobEnded(1006.0, "Completed", 0, "all ranks completed"))
-    assert one_job.describe_job(job.name)["page"]["next"] == f"drumline job logs -n {job.name}"
+    assert describe_job(job.name)["page"]["next"] == f"drumline job logs -n {job.name}"
     with open(os.path.join(job.folder.outputs, "deep", "model"), "w"):
         pass
-    assert one_job.describe_job(job.name)["page"]["next"] == f"drumline job download -n {job.name} --all"
+    assert describe_job(job.name)["page"]["next"] == f"drumline job download -n {job.name} --all"

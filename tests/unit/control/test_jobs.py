@@ -13,9 +13,9 @@ from drumline.contract import events as e
 from drumline.contract import identity
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
+from drumline.control.facts import description
+from drumline.control.facts.jobs import KnownJobs
 from drumline.control.jobs import listing, lookup, outcome, recovery
-from drumline.control.observing import description
-from drumline.control.observing.overview import KnownJobs
 from drumline.control.submission import rerun
 from drumline.store import index as store
 from drumline.store.index import Index

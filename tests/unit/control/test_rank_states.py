@@ -5,10 +5,9 @@ from made_jobs import MadeJob
 
 from drumline.contract import events as e
 from drumline.contract.errors import UsageError
-from drumline.control.observing.description import show_job
-from drumline.control.observing.page import describe_page
-from drumline.control.observing.ranks import rank_states
-from drumline.control.observing.ranks.rank_states import describe_ranks
+from drumline.control.facts.description import show_job
+from drumline.control.facts.job import describe_page
+from drumline.control.facts.ranks import describe_ranks
 
 VERDICT = {"rank": 2, "node": 1, "cut_off": [0], "stopped": [1], "failed_too": [3]}
 
@@ -76,7 +75,7 @@ def test_an_attempt_that_is_over_is_read_once_unless_its_events_change(job, monk
     told = describe_ranks(job.name)
     assert told["sentence"] == "fine"
     with monkeypatch.context() as unread:
-        unread.setattr(rank_states, "read_plan", pytest.fail)
+        unread.setattr("drumline.control.facts.ranks.read_plan", pytest.fail)
         assert describe_ranks(job.name) == told
     job.add(exited(0, 3))
     assert describe_ranks(job.name)["ranks"][0]["exit_code"] == 3

@@ -9,8 +9,8 @@ from made_jobs import MadeJob
 
 from drumline.contract import events as e
 from drumline.contract import steps
+from drumline.control.facts.ranks import describe_ranks
 from drumline.control.observing.charts.rank_history import read_system
-from drumline.control.observing.ranks.rank_states import describe_ranks
 from drumline.control.observing.steps.attempt_steps import describe_attempt
 from drumline.control.observing.steps.history import find_behind
 

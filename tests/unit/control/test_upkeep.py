@@ -20,9 +20,9 @@ from drumline.contract import identity
 from drumline.contract.errors import DrumlineError, UsageError
 from drumline.contract.folder import RunFolder
 from drumline.control.driver import reuse
+from drumline.control.facts import description
 from drumline.control.jobs import listing, lookup
 from drumline.control.jobs.download import download
-from drumline.control.observing import description
 from drumline.control.submission import run_folder
 from drumline.control.upkeep import deletion, disk, disk_usage, pruning, trash
 from drumline.sdk.ml_client import MLClient

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from drumline.contract import events
 from drumline.contract.outcome import fold
-from drumline.control.observing.overview import JobOverview
+from drumline.control.facts.jobs import JobOverview
 from drumline.sdk.notebook import look
 from drumline.sdk.notebook.live import describe_preparation
 from drumline.sdk.notebook.markup import tag

@@ -11,10 +11,9 @@ from drumline.contract import events as e
 from drumline.contract.errors import DamagedError, DrumlineError, UsageError
 from drumline.contract.plan import Plan
 from drumline.control.comparing.jobs import compare_jobs
+from drumline.control.facts.changes import EVENT, Message, describe_event
+from drumline.control.facts.table import JobTable
 from drumline.control.jobs import lookup
-from drumline.control.observing.job_list.event_text import describe_event
-from drumline.control.observing.job_list.feed import EVENT, Message
-from drumline.control.observing.job_list.table import JobTable
 from drumline.control.observing.parts import trials
 
 pytest.importorskip("starlette")
@@ -87,7 +86,7 @@ def test_run_folders_of_others_are_not_listed(drumline_home, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "geteuid", lambda: own + 1)
         assert not lookup.is_own(other.folder)
-    for module in ("drumline.control.observing.job_list.table", "drumline.control.observing.parts.trials"):
+    for module in ("drumline.control.facts.table", "drumline.control.observing.parts.trials"):
         monkeypatch.setattr(f"{module}.is_own", lambda folder: folder.name != "other")
     table = JobTable()
     table.refresh()

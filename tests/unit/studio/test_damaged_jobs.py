@@ -10,11 +10,10 @@ from made_jobs import MadeJob
 from waiting import PATIENCE
 
 from drumline.contract import events as e
-from drumline.control.observing import metrics, overview
-from drumline.control.observing.job_list import rows
-from drumline.control.observing.job_list.filters import JobFilters
-from drumline.control.observing.job_list.rows import RowFigures, describe_row, find_page
-from drumline.control.observing.job_list.table import JobTable
+from drumline.control.facts import jobs
+from drumline.control.facts.jobs import JobFilters, describe_row
+from drumline.control.facts.table import JobTable, RowFigures, _read_spark, find_page
+from drumline.control.observing import metrics
 from drumline.control.times import utc
 from drumline.tracking import metrics as metric_files
 
@@ -26,14 +25,14 @@ from drumline.studio.live import Live  # noqa: E402
 def test_a_job_that_cannot_be_read_does_not_hide_the_others(drumline_home, monkeypatch):
     MadeJob("bad")
     MadeJob("good")
-    look = overview._look
+    look = jobs._look
 
     def fail(folder, outcome):
         if folder.name == "bad":
             raise AttributeError("'int' object has no attribute 'get'")
         return look(folder, outcome)
 
-    monkeypatch.setattr(overview, "_look", fail)
+    monkeypatch.setattr(jobs, "_look", fail)
     table = JobTable()
     page = find_page(table, JobFilters())
     rows = {row["name"]: row for row in map(describe_row, page.jobs)}
@@ -114,6 +113,6 @@ def test_the_curve_of_a_row_is_read_without_a_look_at_other_runs(drumline_home, 
     for step in range(3):
         metric_files.log_value(job.run_dir, "loss", 3.0 - step, step)
     monkeypatch.setattr(metrics.MetricsReader, "look", lambda *_: pytest.fail("looked"))
-    assert rows._read_spark("own", "loss") == [3.0, 2.0, 1.0]
+    assert _read_spark("own", "loss") == [3.0, 2.0, 1.0]
     monkeypatch.setattr(metrics.MetricsReader, "look", lambda *_: metrics.FoundMetrics([], 0))
-    assert rows._read_spark("own", "accuracy") == rows._read_spark("own", "../loss") == []
+    assert _read_spark("own", "accuracy") == _read_spark("own", "../loss") == []

@@ -6,7 +6,7 @@ import pytest
 from made_jobs import MadeJob
 
 from drumline.contract.errors import EngineError
-from drumline.control.observing.job_list import table
+from drumline.control.facts import table
 from drumline.studio import tables
 from drumline.studio.live import EventStream, Live
 

@@ -62,7 +62,7 @@ def _create_arguments(parser: Parser) -> None:
 
 def _create(arguments: Namespace) -> int:
     from drumline.cli.jobs.standby import Standby
-    from drumline.control.observing import description
+    from drumline.control.facts import description
     from drumline.control.submission.planning import is_local, slow_code
     from drumline.control.submission.submit import submit
 
@@ -246,8 +246,8 @@ def _update_arguments(parser: Parser) -> None:
 def _update(arguments: Namespace) -> int:
     from drumline.cli.entities import parse_edits
     from drumline.cli.views.show import show_job
+    from drumline.control.facts import description
     from drumline.control.jobs import listing
-    from drumline.control.observing import description
 
     name = get_name(arguments, "job", "updating", changes=True)
     if arguments.add:

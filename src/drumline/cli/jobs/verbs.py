@@ -231,8 +231,8 @@ def _rerun_arguments(parser: Parser) -> None:
 
 def _rerun(arguments: Namespace) -> int:
     from drumline.cli.jobs.job import follow_job
+    from drumline.control.facts import description
     from drumline.control.jobs import naming
-    from drumline.control.observing import description
     from drumline.control.submission.planning import is_local
     from drumline.control.submission.rerun import prepare_rerun
     from drumline.control.submission.submit import submit

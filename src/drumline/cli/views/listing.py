@@ -11,15 +11,15 @@ from drumline.cli import output
 from drumline.cli.arguments import Parser, add_output, find_job
 from drumline.contract import status
 from drumline.contract.errors import UsageError
+from drumline.control.facts.jobs import JobFilters, parse_statuses, parse_tags
 from drumline.control.jobs import listing, lookup
-from drumline.control.observing.job_list.filters import JobFilters, parse_statuses, parse_tags
 from drumline.control.times import parse_moment
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
-    from drumline.control.observing.overview import JobOverview
+    from drumline.control.facts.jobs import JobOverview
 
 _DEFAULT_MAX_RESULTS = 50
 _LEAST_ON_A_SCREEN = 10
@@ -76,7 +76,7 @@ def _list_arguments(parser: Parser) -> None:
 
 
 def _list(arguments: Namespace) -> int:
-    from drumline.control.observing.overview import KnownJobs
+    from drumline.control.facts.jobs import KnownJobs
 
     if arguments.archived_only and arguments.include_archived:
         raise UsageError("--archived-only and --include-archived exclude each other")

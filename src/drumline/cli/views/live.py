@@ -20,9 +20,9 @@ from drumline.contract import status
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Plan
 from drumline.contract.words import format_duration, format_number
+from drumline.control.facts import job
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.follow import last_lines
-from drumline.control.observing import page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ def follow_parts(folder: RunFolder, out: TextIO) -> Outcome:
     while True:
         began = time.monotonic()
         outcome = recover(folder)
-        parts = page.describe_parts(folder, outcome)
+        parts = job.describe_parts(folder, outcome)
         width = terminal_width(PAGE_WIDTH) - 1
         room = None if outcome.is_final else shutil.get_terminal_size().lines - 4
         lines.draw(format_parts(folder.name, outcome, parts, width, newest, room))
@@ -60,7 +60,7 @@ def follow_parts(folder: RunFolder, out: TextIO) -> Outcome:
 
 def format_ending(folder: RunFolder, outcome: Outcome) -> str:
     """Return the lines below the last table: how it ended, and what to do next."""
-    described = page.describe_folder(folder, outcome)
+    described = job.describe_folder(folder, outcome)
     lines = (
         [f"job {folder.name} {outcome.status.lower()}: {to_line(outcome.reason)}"] if outcome.reason else []
     )

@@ -210,7 +210,7 @@ def _print_notes(notes: Any, folder: RunFolder) -> None:
 
 def _describe_pages(folder: RunFolder) -> str:
     """Return how to see the same in MLflow's own pages."""
-    from drumline.control.observing.tracking_pages import pages_of
+    from drumline.control.facts.description import pages_of
 
     return clean(pages_of(folder))
 

@@ -1,4 +1,4 @@
-"""The page of a job on a terminal: the facts of ``control.observing.page`` in blocks, at most 100 columns wide."""
+"""The page of a job on a terminal: the facts of ``control.facts.job`` in blocks, at most 100 columns wide."""
 
 from __future__ import annotations
 

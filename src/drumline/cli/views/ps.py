@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator
 
-    from drumline.control.observing.overview import JobOverview
+    from drumline.control.facts.jobs import JobOverview
 
 
 def main(argv: list[str]) -> int:
@@ -29,8 +29,8 @@ def main(argv: list[str]) -> int:
 
 
 def _list_active(arguments: Namespace) -> int:
+    from drumline.control.facts.jobs import KnownJobs
     from drumline.control.jobs import listing
-    from drumline.control.observing.overview import KnownJobs
 
     known = KnownJobs()
     there = listing.names(archived=None)

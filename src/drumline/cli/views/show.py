@@ -65,7 +65,7 @@ def show_job(arguments: Namespace) -> int:
     if output.is_for_people(arguments.output, arguments.query):
         print_page(name)
     else:
-        from drumline.control.observing import description
+        from drumline.control.facts import description
 
         output.show(description.show_job(name), arguments.output, arguments.query)
     return 0
@@ -87,7 +87,7 @@ def print_page(name: str) -> None:
     from drumline.cli.columns import PAGE_WIDTH, terminal_width
     from drumline.cli.pager import print_text
     from drumline.cli.views.page import format_page
-    from drumline.control.observing.page import describe_page
+    from drumline.control.facts.job import describe_page
 
     width = terminal_width(PAGE_WIDTH) if sys.stdout.isatty() else PAGE_WIDTH
     print_text("".join(line + "\n" for line in format_page(describe_page(name), width)))
@@ -100,7 +100,7 @@ def _services_arguments(parser: Parser) -> None:
 
 
 def _show_services(arguments: Namespace) -> int:
-    from drumline.control.observing import description
+    from drumline.control.facts import description
 
     output.show(description.show_services(get_name(arguments, "job")), arguments.output, arguments.query)
     return 0

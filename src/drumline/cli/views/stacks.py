@@ -18,7 +18,7 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _show_stacks(arguments: Namespace) -> int:
-    from drumline.control.observing import stacks
+    from drumline.control.facts import stacks
 
     answer = stacks.ask_stacks(get_name(arguments, "job"))
     if arguments.output not in (None, "table") or arguments.query:

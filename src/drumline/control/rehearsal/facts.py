@@ -8,8 +8,8 @@ from drumline.contract import status
 from drumline.contract.drills import name_drill
 from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
+from drumline.control.facts.jobs import main_metric
 from drumline.control.observing.metrics import read_metrics
-from drumline.control.observing.overview import main_metric
 from drumline.node import leftovers
 
 if TYPE_CHECKING:

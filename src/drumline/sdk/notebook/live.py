@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from drumline.contract import events
 from drumline.contract.outcome import fold
 from drumline.contract.words import format_size
+from drumline.control.facts import description
 from drumline.control.logs import stream
-from drumline.control.observing import description
 from drumline.control.observing.metrics import MetricsReader
 from drumline.sdk.notebook.page import render_job
 

@@ -15,7 +15,7 @@ from drumline.sdk.notebook.markup import Markup, join, shorten, tag
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from drumline.control.observing.overview import JobOverview
+    from drumline.control.facts.jobs import JobOverview
     from drumline.tracking.series import Series
 
 _MOST_NUMBERED = 256

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from drumline.compat.hyperdrive import HyperDriveConfig, to_sweep
 from drumline.compat.script_run_config import ScriptRunConfig, to_command
 from drumline.contract.errors import SpecError, UsageError
+from drumline.control.facts import description
 from drumline.control.jobs import listing
-from drumline.control.observing import description
 from drumline.sdk.v1.runs.run import HyperDriveRun, Run
 
 if TYPE_CHECKING:

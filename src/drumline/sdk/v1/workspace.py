@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import folder
 from drumline.contract.errors import NotFoundError
 from drumline.control.assets import assets, datastores
+from drumline.control.facts import description
 from drumline.control.jobs import listing
-from drumline.control.observing import description
 from drumline.control.settings import workspaces
 from drumline.sdk.job_views import let_mlflow_read
 from drumline.sdk.ml_client import MLClient

@@ -8,8 +8,8 @@ from starlette.routing import Route
 
 from drumline.contract.errors import NotFoundError
 from drumline.contract.hiding import hide_in
+from drumline.control.facts import changes, job
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.observing.job_list import one_job, watch
 from drumline.studio.queries import MOST_OFFSET, of_job, query
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def list_events(request: Request) -> dict[str, Any]:
-    found, end = watch.read_events(
+    found, end = changes.read_events(
         folder_of(request.path_params["name"]), query(request).number("after", 0, 0, MOST_OFFSET)
     )
     return {"events": found, "next": end}
@@ -32,8 +32,8 @@ def show_plan(request: Request) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("/jobs/{name}", of_job(one_job.describe_job)),
+    Route("/jobs/{name}", of_job(job.describe_job)),
     Route("/jobs/{name}/events", list_events),
-    Route("/jobs/{name}/spec", of_job(one_job.show_spec)),
+    Route("/jobs/{name}/spec", of_job(job.show_spec)),
     Route("/jobs/{name}/plan", show_plan),
 ]

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from drumline.control.observing.job_list import filters, rows
+from drumline.control.facts import jobs
+from drumline.control.facts.table import find_page
 from drumline.control.times import parse_moment
 from drumline.studio.queries import query
 
@@ -23,7 +24,7 @@ def list_jobs(request: Request) -> dict[str, Any]:
     wanted = query(request)
     table, figures = request.app.state.tables.here()
     offset, limit = wanted.number("offset", 0, 0), wanted.number("limit", 100, 0, 1000)
-    page = rows.find_page(table, _read_filters(wanted), wanted.text("sort") or "-created", offset, limit)
+    page = find_page(table, _read_filters(wanted), wanted.text("sort") or "-created", offset, limit)
     return {
         "sentence": page.sentence,
         "total": page.total,
@@ -34,14 +35,14 @@ def list_jobs(request: Request) -> dict[str, Any]:
     }
 
 
-def _read_filters(wanted: Reader) -> filters.JobFilters:
+def _read_filters(wanted: Reader) -> jobs.JobFilters:
     since, parent = wanted.text("since"), wanted.text("parent")
-    return filters.JobFilters(
-        statuses=filters.parse_statuses(wanted.words("status"), "status"),
+    return jobs.JobFilters(
+        statuses=jobs.parse_statuses(wanted.words("status"), "status"),
         experiment=wanted.text("experiment"),
         compute=wanted.text("compute"),
         since=parse_moment(since, "since") if since else None,
-        tags=filters.parse_tags(wanted.words("tag")),
+        tags=jobs.parse_tags(wanted.words("tag")),
         text=wanted.text("q").strip().lower(),
         kinds=frozenset(wanted.words("type")),
         archived=_ARCHIVED[wanted.choice("archived", "0", tuple(_ARCHIVED))],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from drumline.control.observing.ranks import rank_states, stack_groups, variables
+from drumline.control.facts import ranks, stacks
 from drumline.studio.queries import of_job, query
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def list_ranks(request: Request) -> dict[str, Any]:
-    return rank_states.describe_ranks(request.path_params["name"], query(request).number("attempt", None, 0))
+    return ranks.describe_ranks(request.path_params["name"], query(request).number("attempt", None, 0))
 
 
 def show_steps(request: Request) -> dict[str, Any]:
@@ -26,6 +26,6 @@ def show_steps(request: Request) -> dict[str, Any]:
 ROUTES = [
     Route("/jobs/{name}/ranks", list_ranks),
     Route("/jobs/{name}/steps", show_steps),
-    Route("/jobs/{name}/environment", of_job(variables.describe_variables)),
-    Route("/jobs/{name}/stacks", of_job(stack_groups.group_stacks), methods=["POST"]),
+    Route("/jobs/{name}/environment", of_job(ranks.describe_variables)),
+    Route("/jobs/{name}/stacks", of_job(stacks.group_stacks), methods=["POST"]),
 ]

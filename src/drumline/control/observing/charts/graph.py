@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
 from drumline.contract.words import format_count
+from drumline.control.facts import job
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.recovery import recover
-from drumline.control.observing import page
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ def describe_graph(name: str) -> dict[str, Any]:
             "seconds": step["seconds"],
             "reused": step["reused"],
         }
-        for step in page.describe_parts(folder, outcome)["steps"]
+        for step in job.describe_parts(folder, outcome)["steps"]
     ]
     known = {node["name"] for node in nodes}
     edges = [
@@ -53,7 +53,7 @@ def describe_trials(name: str) -> dict[str, Any]:
     outcome = recover(folder)
     if outcome.kind != "sweep":
         raise UsageError(f"job {name} is a {outcome.kind}: it has no trials", f"drumline job show -n {name}")
-    told = page.describe_parts(folder, outcome)
+    told = job.describe_parts(folder, outcome)
     trials = [
         {
             "name": trial["trial"],

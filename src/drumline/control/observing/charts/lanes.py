@@ -6,9 +6,9 @@ import time
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from drumline.control.facts.ranks import read_attempt
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.observing.charts.marks import read_marks
-from drumline.control.observing.ranks.rank_states import read_attempt
 from drumline.control.observing.timeline import describe_start
 from drumline.control.times import utc
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from drumline.contract.outcome import RankOutcome
-    from drumline.control.observing.ranks.rank_states import Attempt
+    from drumline.control.facts.ranks import Attempt
 
 _MOST_LANES = 2000
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
+from drumline.control.facts.changes import text_of
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.observing.charts.kept_answers import KeptAnswers, stamp_files
-from drumline.control.observing.job_list.event_text import text_of
 from drumline.control.times import utc
 
 if TYPE_CHECKING:

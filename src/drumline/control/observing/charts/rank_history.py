@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from drumline.contract import samples
 from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
+from drumline.control.facts.ranks import cut_attempt, read_attempt
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.logs.lines.growth import group_looks, read_looks
 from drumline.control.observing.charts.kept_answers import KeptAnswers, stamp_files
 from drumline.control.observing.charts.marks import SHOWN, list_marks
 from drumline.control.observing.charts.sample_lines import CPU_S, MEMORY, choose_lines, list_uses
-from drumline.control.observing.ranks.rank_states import cut_attempt, read_attempt
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan, RankTask
     from drumline.contract.samples import RankUse, Sample
+    from drumline.control.facts.ranks import Attempt
     from drumline.control.observing.charts.step_rows import StepRows
-    from drumline.control.observing.ranks.rank_states import Attempt
 
 MOST_BINS = 2000
 _SHORTEST_BIN_S = 1.0

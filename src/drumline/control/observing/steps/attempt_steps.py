@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.words import format_number
+from drumline.control.facts.ranks import read_attempt
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.observing.ranks.rank_states import read_attempt
 from drumline.control.observing.steps import words
 from drumline.control.observing.steps.history import read_steps
 from drumline.control.observing.steps.telling import describe_without_hook, may_have_steps, summarize_steps

@@ -333,7 +333,7 @@ class Run(RunLog, RunFiles):
             return lookup.folder_of(self.id)
 
     def _describe(self) -> dict[str, Any]:
-        from drumline.control.observing import description
+        from drumline.control.facts import description
 
         with self._here():
             return description.show_job(self.id, is_whole=True)

@@ -1,4 +1,6 @@
-"""The states of the ranks of an attempt: which began a failure, and which were only cut off by it."""
+"""
+The ranks of an attempt: which began a failure, which were only cut off by it, and with which variables they start.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.errors import UsageError
+from drumline.contract.hiding import HIDDEN, hide_in_text, is_secret
 from drumline.contract.outcome import fold
+from drumline.contract.rank_variables import RankVariables
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count
 from drumline.control import terminal
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome, RankOutcome
     from drumline.contract.plan import Plan
+
 
 WAITING, STARTING, RUNNING, COMPLETED = "waiting", "starting", "running", "completed"
 FAILED_FIRST, FAILED, CUT_OFF, STOPPED, LOST = "failed_first", "failed", "cut_off", "stopped", "lost"
@@ -275,3 +280,68 @@ def _read_last_line(path: str, shown: Attempt) -> str:
         return ""
     last = next((line for line in reversed(lines) if line.strip()), b"")
     return terminal.clean_lines(last)[:_LONGEST_LINE]
+
+
+# variables
+
+
+_MOST_TEXT = 1 << 20
+"""Characters of the plan's texts in the variables of all ranks; of more the references are shown."""
+
+
+class _Facts(dict[str, str]):
+    """Facts about placed nodes; an unknown name stays as it stands in the plan."""
+
+    def __missing__(self, name: str) -> str:
+        return f"${{{name}}}"
+
+
+def describe_variables(name: str) -> dict[str, Any]:
+    """
+    Return the variables that the plan gives to the ranks: ``common``, and ``differing`` with the ranks of each value.
+
+    A rank inherits others from the machine. Values of secrets are hidden. Raises NotFoundError.
+    """
+    folder = folder_of(name)
+    if not os.path.exists(folder.plan):
+        return {"sentence": f"job {name} has no ranks of its own", "ranks": [], "common": {}, "differing": []}
+    plan = read_plan(folder)
+    facts = _find_facts(read_outcome(folder))
+    if sum(map(len, plan.texts.values())) * len(plan.ranks) > _MOST_TEXT:
+        plan = plan._replace(texts={})
+    variables = RankVariables(plan, facts)
+    by_rank = {task.rank: variables.of_rank(node, task) for node in plan.nodes for task in node.ranks}
+    names = sorted({name for environment in by_rank.values() for name in environment} | set(plan.secrets))
+    common: dict[str, str] = {}
+    differing = []
+    for variable in names:
+        values: dict[str | None, list[int]] = {}
+        for rank, environment in sorted(by_rank.items()):
+            values.setdefault(_show(variable, environment.get(variable), plan), []).append(rank)
+        if len(values) == 1:
+            common[variable] = str(next(iter(values)))
+        else:
+            differing.append(
+                {
+                    "name": variable,
+                    "values": [{"ranks": ranks, "value": value} for value, ranks in values.items()],
+                }
+            )
+    count = len(by_rank)
+    sentence = f"{len(common)} variables are the same for all {count} ranks, {len(differing)} differ"
+    if count == 1:
+        sentence = f"the plan gives {len(common)} variables to the rank"
+    return {"sentence": sentence, "ranks": sorted(by_rank), "common": common, "differing": differing}
+
+
+def _find_facts(outcome: Outcome) -> _Facts:
+    facts = _Facts()
+    if outcome.network is not None:
+        facts |= {f"node_{node}": address for node, address in enumerate(outcome.network.addresses)}
+    return facts
+
+
+def _show(name: str, value: str | None, plan: Plan) -> str | None:
+    if name in plan.secrets or (value is not None and is_secret(name)):
+        return HIDDEN
+    return value if value is None else hide_in_text(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,13 @@ from drumline.contract import status
 from drumline.contract.errors import NotFoundError
 from drumline.contract.folder import RunFolder
 from drumline.contract.hiding import hide_in_job
+from drumline.contract.mlflow import is_server
 from drumline.contract.outcome import fold
+from drumline.contract.plan import Plan
 from drumline.control.jobs.lookup import folder_of, is_own, may_have_studio, read_spec
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.jobs.recovery import recover
+from drumline.control.settings.tracking import VARIABLE
 from drumline.control.times import utc
 from drumline.engines.table import engine, is_elsewhere
 from drumline.tracking import mlflow_files
@@ -319,12 +323,9 @@ def _metrics(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
 
 def _tracking(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
     """Describe where the metrics of the job are."""
-    from drumline.control.observing import tracking_pages
 
     endpoint = (
-        mlflow_files.uri_of(folder.root)
-        if brief or outcome.started is None
-        else "".join(tracking_pages.endpoint_of(folder))
+        mlflow_files.uri_of(folder.root) if brief or outcome.started is None else "".join(endpoint_of(folder))
     )
     told = outcome.services.get("Tracking")
     warning = {"warning": told.error} if told and told.error else {}
@@ -370,3 +371,44 @@ def _processes(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
             if rank.state == "running"
         ],
     }
+
+
+# where MLflow has what a job has logged
+
+
+def pages_of(folder: RunFolder) -> str:
+    """Return how to see in MLflow what a job has logged: a command, or an address."""
+    import shlex
+
+    where, experiment = endpoint_of(folder)
+    if is_server(where):
+        return f"mlflow: {where}{experiment}"
+    return f"mlflow: MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri {shlex.quote(where)}"
+
+
+def endpoint_of(folder: RunFolder) -> tuple[str, str]:
+    """Return the address of the store without its password, and the page of the run at a server."""
+    local = mlflow_files.uri_of(folder.root)
+    if os.path.exists(folder.graph):
+        return local, ""
+    from drumline.tracking import runs
+
+    try:
+        plan = Plan.read(folder.plan)
+    except (OSError, ValueError, TypeError, KeyError):
+        return local, ""
+    where = runs.find_run(folder, plan)
+    if where.server:
+        experiment = str((folder.read_json(runs.note_path(folder)) or {}).get("experiment_id") or "")
+        page = f"/#/experiments/{experiment}/runs/{where.run_id}" if experiment else ""
+        return _without_password(where.server).rstrip("/"), page
+    if where.run_dir:
+        return mlflow_files.uri_of_folder(os.path.dirname(os.path.dirname(where.run_dir))), ""
+    own = plan.user_env.get(VARIABLE, "")
+    return (_without_password(own) if own else local), ""
+
+
+def _without_password(uri: str) -> str:
+    from drumline.contract.hiding import hide_secrets
+
+    return hide_secrets(uri)

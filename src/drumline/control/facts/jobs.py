@@ -12,17 +12,20 @@ import json
 import os
 import re
 import sys
+import time
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
-from drumline.contract.errors import DrumlineError, NotFoundError
+from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.contract.folder import RunFolder, current_workspace, home
 from drumline.contract.hiding import hide_in_job
 from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
+from drumline.control.facts import description
 from drumline.control.jobs.lookup import folder_of, is_own, may_have_studio, read_spec
 from drumline.control.jobs.recovery import recover
-from drumline.control.observing import description
+from drumline.control.times import utc
 from drumline.store.index import Index, KeptFacts, UnusableIndexError
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.outcome import Outcome
     from drumline.control.settings.studios import Studio
+
 
 _FORMAT = 2
 """Raised when facts or descriptions change their form, so that none of before is taken."""
@@ -371,3 +375,119 @@ def main_metric(names: Iterable[str]) -> str:
             if re.search(pattern, name.lower()):
                 return name
     return min(known, default="")
+
+
+# filters
+
+
+_STATUSES = (
+    *(status.NOT_STARTED, status.QUEUED, status.PREPARING, status.PROVISIONING, status.STARTING),
+    *(status.RUNNING, status.FINALIZING, status.CANCEL_REQUESTED, status.NOT_RESPONDING),
+    *(status.COMPLETED, status.FAILED, status.CANCELED),
+)
+
+
+class JobFilters(NamedTuple):
+    """
+    Empty: all jobs. ``since``: seconds since 1970. ``text``: in lower case, in its name, display name, experiment,
+    reason or tags. ``archived`` and ``parent`` None: whatever they are.
+    """
+
+    statuses: frozenset[str] = frozenset()
+    experiment: str = ""
+    compute: str = ""
+    since: float | None = None
+    tags: tuple[tuple[str, str | None], ...] = ()
+    text: str = ""
+    kinds: frozenset[str] = frozenset()
+    archived: bool | None = None
+    parent: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self == JobFilters()
+
+    def match(self, job: JobOverview) -> bool:
+        return (
+            (self.parent is None or job.parent == self.parent)
+            and (self.archived is None or job.archived == self.archived)
+            and (not self.statuses or job.status in self.statuses)
+            and (not self.kinds or job.kind in self.kinds)
+            and (not self.experiment or fnmatchcase(job.experiment, self.experiment))
+            and (not self.compute or fnmatchcase(job.compute, self.compute))
+            and (self.since is None or (job.created or 0.0) >= self.since)
+            and all(key in job.tags and (value is None or job.tags[key] == value) for key, value in self.tags)
+            and (not self.text or _has_text(job, self.text))
+        )
+
+
+def _has_text(job: JobOverview, text: str) -> bool:
+    tags = (f"{key}={value}" for key, value in job.tags.items())
+    return text in "\n".join((job.name, job.display_name, job.experiment, job.reason, *tags)).lower()
+
+
+def parse_statuses(given: Iterable[str], where: str) -> frozenset[str]:
+    """Return the statuses of ``Failed,running``. Raises UsageError, with ``where``, for one that there is not."""
+    words = [word.strip() for text in given for word in text.split(",") if word.strip()]
+    return frozenset(_parse_status(word, where) for word in words)
+
+
+def _parse_status(word: str, where: str) -> str:
+    known = {one.lower(): one for one in _STATUSES}
+    if word.lower() not in known:
+        import difflib
+
+        close = difflib.get_close_matches(word.lower(), known, n=1)
+        hint = f"did you mean {known[close[0]]!r}?" if close else f"one of {', '.join(_STATUSES)}"
+        raise UsageError(f"{where}: no job can be {word!r}", hint)
+    return known[word.lower()]
+
+
+def parse_tags(given: Iterable[str]) -> tuple[tuple[str, str | None], ...]:
+    """Return the tags of ``KEY`` and ``KEY=VALUE``."""
+    tags = [text.partition("=") for text in given]
+    return tuple((key, value if equals else None) for key, equals, value in tags)
+
+
+# rows for programs to draw
+
+
+def duration_of(job: JobOverview) -> float | None:
+    return None if job.started is None else max(0.0, (job.ended or time.time()) - job.started)
+
+
+def describe_row(job: JobOverview) -> dict[str, Any]:
+    """Return a row. Times are RFC 3339 in UTC, durations seconds."""
+    nodes, processes = _parse_size(job.size)
+    took = duration_of(job)
+    return {
+        "name": job.name,
+        "display_name": job.display_name or job.name,
+        "experiment": job.experiment,
+        "type": job.kind,
+        "status": job.status,
+        "sentence": job.hang or ("" if job.status == status.COMPLETED else job.reason),
+        "hangs": bool(job.hang),
+        "created": utc(job.created),
+        "started": utc(job.started),
+        "ended": utc(job.ended),
+        "duration": None if took is None else round(took, 3),
+        "size": job.size,
+        "nodes": nodes,
+        "processes": processes,
+        "compute": job.compute,
+        "attempt": job.attempt,
+        "attempts": job.attempts,
+        "metric": None if job.metric is None else {"name": job.metric[0], "value": job.metric[1]},
+        "tags": job.tags,
+        "parent": job.parent,
+        "archived": job.archived,
+    }
+
+
+def _parse_size(size: str) -> tuple[int | None, int | None]:
+    """Return the numbers of nodes and of ranks in all; None for a job without ranks of its own."""
+    even, odd = re.fullmatch(r"(\d+)x(\d+)", size), re.fullmatch(r"(\d+) on (\d+)", size)
+    if even:
+        return int(even[1]), int(even[1]) * int(even[2])
+    return (int(odd[2]), int(odd[1])) if odd else (None, None)

@@ -1,5 +1,5 @@
 """
-The facts of all jobs of a home, kept up to date in memory: what a list that is asked for many times a minute needs.
+The facts of all jobs of a home, kept up to date in memory for a list that is asked for many times a minute, by pages.
 
 Jobs that have ended come from the index. Jobs that run are looked at whenever their events change, and now and then
 without that, for what has no event. Only a change of the folder of jobs makes it be listed again.
@@ -8,22 +8,24 @@ without that, for what has no event. Only a change of the folder of jobs makes i
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import threading
 import time
-from collections import deque
-from typing import TYPE_CHECKING
+from collections import Counter, OrderedDict, deque
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
-from drumline.contract.errors import DAMAGED, DrumlineError, NotFoundError
+from drumline.contract.errors import DAMAGED, DrumlineError, NotFoundError, UsageError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.record import NamedTuple
+from drumline.control.facts.jobs import JobFilters, JobOverview, KnownJobs, describe_row, duration_of
 from drumline.control.jobs import listing
 from drumline.control.jobs.lookup import is_own
-from drumline.control.observing.overview import JobOverview, KnownJobs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
 
 _FRESH_S = 0.2
 """For so long what was found is taken for the present."""
@@ -300,3 +302,161 @@ def _stamp(path: str) -> int:
         known = os.stat(path)
         return known.st_mtime_ns * _SIZES + known.st_size
     return 0
+
+
+# pages of the list
+
+
+_SPARK_POINTS = 40
+_FEWEST_POINTS = 2
+_MOST_SPARKS = 500
+_FIGURES_S = 0.3
+"""For how long a list waits for metrics; rows that it does not wait for are without, and have them next time."""
+
+_RUNNING_AGAIN_S = 2.0
+
+_WAITING = (status.NOT_STARTED, status.QUEUED)
+_SORT_KEYS: Mapping[str, Callable[[JobOverview], Any]] = {
+    "created": lambda job: job.created or 0.0,
+    "started": lambda job: job.started or 0.0,
+    "ended": lambda job: job.ended or 0.0,
+    "duration": lambda job: duration_of(job) or 0.0,
+    "name": lambda job: job.name,
+    "display_name": lambda job: (job.display_name or job.name).lower(),
+    "experiment": lambda job: job.experiment.lower(),
+    "status": lambda job: job.status,
+    "type": lambda job: job.kind,
+    "compute": lambda job: job.compute,
+}
+
+
+class Page(NamedTuple):
+    """
+    One page of a list. ``total``: of the jobs with that parent, archived or not as was asked. ``matched``: of those
+    that the filters let through. ``counts``: by status, without the filter by status.
+    """
+
+    sentence: str
+    total: int
+    matched: int
+    counts: dict[str, int]
+    jobs: list[JobOverview]
+
+
+def find_page(
+    table: JobTable, filters: JobFilters, sort: str = "-created", offset: int = 0, limit: int = 100
+) -> Page:
+    """Return a page of the list of jobs. Raises UsageError for an order that there is not."""
+    key = sort.removeprefix("-")
+    if key not in _SORT_KEYS:
+        raise UsageError(f"sort: jobs have no order {key!r}", f"one of {', '.join(_SORT_KEYS)}, or -created")
+    table.refresh()
+    scope = JobFilters(archived=filters.archived, parent=filters.parent)
+    listed = [job for job in table.overviews() if scope.match(job)]
+    wider = filters._replace(statuses=frozenset())
+    matched = listed if wider == scope else [job for job in listed if wider.match(job)]
+    counts = Counter(job.status for job in matched)
+    if filters.statuses:
+        matched = [job for job in matched if job.status in filters.statuses]
+    # Equal ones stay newest first. Two orders are made without ten thousand pairs.
+    matched.sort(key=lambda job: job.name)
+    matched.sort(key=_SORT_KEYS["created"], reverse=True)
+    if sort != "-created":
+        matched.sort(key=_SORT_KEYS[key], reverse=sort.startswith("-"))
+    shown = matched[offset : offset + limit]
+    return Page(summarize(listed), len(listed), len(matched), dict(counts), shown)
+
+
+def summarize(jobs: Iterable[JobOverview]) -> str:
+    """
+    Say how many jobs there are, and what they do.
+
+    >>> summarize([])
+    'no jobs yet'
+    """
+    counts = Counter(job.status for job in jobs)
+    ended = sum(counts[one] for one in status.TERMINAL)
+    waiting = sum(counts[one] for one in _WAITING)
+    running = sum(counts.values()) - ended - waiting
+    if not counts:
+        return "no jobs yet"
+    parts: list[str] = []
+    for count, verb in ((running, "run"), (waiting, "wait")):
+        if count:
+            noun = "" if parts else "job " if count == 1 else "jobs "
+            parts.append(f"{count:,} {noun}{verb}{'s' if count == 1 else ''}")
+    if not parts:
+        parts.append("nothing runs")
+    failed = f" ({counts[status.FAILED]:,} failed)" if counts[status.FAILED] else ""
+    return ", ".join(parts) + (f"; {ended:,} ended{failed}" if ended else "")
+
+
+class RowFigures:
+    """The metrics of the jobs on a page, and small curves of them. Used by several threads; keeps the latest few."""
+
+    def __init__(self) -> None:
+        self._sparks: OrderedDict[tuple[str, float | None], list[float | None]] = OrderedDict()
+        self._read: dict[str, float] = {}
+
+    def describe(
+        self, table: JobTable, jobs: Sequence[JobOverview], *, sparks: bool = False
+    ) -> list[dict[str, Any]]:
+        """Return the rows of jobs with as many metrics as can be read in time."""
+        deadline = time.monotonic() + _FIGURES_S
+        known = KnownJobs()
+        known.load([job.name for job in jobs if not job.has_metric])
+        rows, found = [], []
+        for job in jobs:
+            full = self._add_metric(known, table, job, deadline)
+            if full is not job:
+                found.append(full)
+            row = describe_row(full)
+            if sparks:
+                row["spark"] = self._find_spark(full, deadline)
+            rows.append(row)
+        known.keep()
+        table.add_metrics(found)
+        return rows
+
+    def _add_metric(
+        self, known: KnownJobs, table: JobTable, job: JobOverview, deadline: float
+    ) -> JobOverview:
+        if job.has_metric and job.is_final:
+            return job
+        now = time.monotonic()
+        if now > deadline or (not job.is_final and now - self._read.get(job.name, -now) < _RUNNING_AGAIN_S):
+            return job
+        if len(self._read) > _MOST_SPARKS:
+            self._read.clear()
+        self._read[job.name] = now
+        try:
+            return known.overview(job.name, with_metric=True)
+        except (DrumlineError, OSError, *DAMAGED):
+            return job
+
+    def _find_spark(self, job: JobOverview, deadline: float) -> list[float | None] | None:
+        """Return the curve of the main metric; None if there was no time to read it, or the job has no curve."""
+        if job.metric is None or job.kind != "command":
+            return None
+        key = (job.name, job.metric[1] if not job.is_final else None)
+        kept = self._sparks.get(key)
+        if kept is None and time.monotonic() < deadline:
+            kept = self._sparks[key] = _read_spark(job.name, job.metric[0])
+            while len(self._sparks) > _MOST_SPARKS:
+                self._sparks.popitem(last=False)
+        return kept or None
+
+
+def _read_spark(name: str, metric: str) -> list[float | None]:
+    from drumline.control.observing import metrics
+
+    folder = RunFolder.for_job(name)
+    try:
+        # Runs below it, and the files of TensorBoard, take ten times as long to find.
+        found = [metrics.read_own_series(folder, metric, _FIGURES_S)]
+        if len(found[0]) < _FEWEST_POINTS:
+            found = metrics.read_metrics(folder, [glob.escape(metric)], _FIGURES_S).series
+    except (DrumlineError, OSError, *DAMAGED):
+        return []
+    one = next((one for one in found if len(one) >= _FEWEST_POINTS), None)
+    return one.columns(min(_SPARK_POINTS, len(one))) if one else []

@@ -23,7 +23,6 @@ BIG_CLASSES = {
 FULL_FOLDERS = {
     "contract": "a file for each thing that two processes agree on; its folders would hold two or three",
     "node/hook": "a file for each module of a program's that is changed, which is run there by its path",
-    "node/agent": "a file for each part of the agent, which its session puts together",
 }
 """Folders of more files, each with the reason."""
 

@@ -21,23 +21,21 @@ from drumline.contract import messages as m
 from drumline.contract.errors import describe_os_error
 from drumline.contract.record import NamedTuple
 from drumline.linux import cgroups, descendants, kernel
-from drumline.node.agent.children import Children
-from drumline.node.agent.ending import Ending
 from drumline.node.agent.environment import JobEnvironment
-from drumline.node.agent.notice import Notice
 from drumline.node.agent.observing import Observer
 from drumline.node.agent.preparing import Preparation
-from drumline.node.agent.ranks import Ranks
-from drumline.node.agent.session import Session
+from drumline.node.agent.processes import Children
+from drumline.node.agent.ranks import Ending, Notice, Ranks
 from drumline.node.scratch import keep_from_cleaners
 from drumline.node.warm.rank_starter import WarmRankStarter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import NoReturn
 
     from drumline.linux.inotify import Inotify
     from drumline.node.agent.launching import Launching
+
 
 ORPHAN_GRACE_S = 1.0
 """Between SIGTERM and SIGKILL when the supervisor is gone: nobody is left to wait for."""
@@ -331,3 +329,35 @@ def serve(
         starter = more.get("starter") or Starter(None)
         channel.notice_power_cut(peer, starter.silence_s)
         Agent(peer, node, own_address, scratch, cgroup, **more).run(secret)
+
+
+# the channel to the supervisor
+
+
+class Session:
+    def __init__(self, peer: socket.socket) -> None:
+        self._peer = peer
+        self.may_leave = False
+        """Whether the supervisor has said so."""
+
+        self._lines = channel.Lines()
+
+    def register(self, poller: select.epoll) -> None:
+        poller.register(self._peer, select.EPOLLIN)
+
+    def tell(self, message: m.FromAgent) -> None:
+        """Send the supervisor a message. Raises OSError when the supervisor is gone."""
+        m.send(self._peer, message)
+
+    def receive(self, ready: Sequence[int]) -> Iterable[m.ToAgent]:
+        """Return what the supervisor has said, if its descriptor is ready. Raises OSError, ChannelError."""
+        if self._peer.fileno() not in ready:
+            return ()
+        data = self._peer.recv(1 << 16)
+        if not data:
+            raise ConnectionError("end of file")
+        return map(m.decode_for_agent, self._lines.feed(data))
+
+    def is_waiting(self) -> bool:
+        """Return whether the supervisor has more to say."""
+        return bool(select.select([self._peer], [], [], 0)[0])

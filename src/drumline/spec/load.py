@@ -57,10 +57,7 @@ def load_job(
         from drumline.spec.reading.files import forget_run
 
         forget_run(root, job_table(kind).fields)
-    report = Report(base_path)
-    values = job_table(kind).check(root, "", report)
-    if report.problems:
-        raise SpecError(report.problems)
+    values = job_table(kind).read(root, Report(base_path))
     values.pop("type", None)
     job: Job = job_class(kind)(**values, base_path=base_path)
     job._source = name

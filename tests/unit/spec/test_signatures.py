@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import typing
 from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar
@@ -71,6 +72,11 @@ def test_the_signature_of_a_job_that_can_be_called_is_that_of_its_call():
 def test_a_signature_has_the_name_that_the_constructor_takes():
     assert "resource_id" in inspect.signature(ManagedIdentityConfiguration).parameters
     assert ManagedIdentityConfiguration(resource_id="x").msi_resource_id == "x"
+
+
+def test_the_types_of_fields_can_be_read_at_run_time():
+    for entity in (Command, CommandComponent, Environment, SweepJob, ParallelJob, RunFunction):
+        assert typing.get_type_hints(entity).keys() >= entity._declarations.keys()
 
 
 def test_the_signature_of_a_class_of_the_user_begins_with_its_own_constructor():

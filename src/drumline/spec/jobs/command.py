@@ -8,9 +8,9 @@ from copy import deepcopy
 from drumline.contract.errors import SpecError
 from drumline.spec import builder
 from drumline.spec.hints import refuse_unknown
-from drumline.spec.jobs.component import Component, declare_job, list_declarations
+from drumline.spec.jobs.component import Component, declare_job, make_tables
 from drumline.spec.jobs.job import DRUMLINE, READ_ONLY, VARIABLES, Calling, RankProgram
-from drumline.spec.kinds.fields import field
+from drumline.spec.kinds.fields import Any, OrEmpty, field
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import (
     Anything,
@@ -35,11 +35,9 @@ from drumline.spec.reading.source import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from drumline.spec.jobs.sweep import SweepJob
-    from drumline.spec.kinds.fields import OrEmpty
-    from drumline.spec.kinds.values import Report
+    from drumline.spec.kinds.fields import Field
+    from drumline.spec.kinds.values import Kind, Report
     from drumline.spec.reading.source import Node
 
 
@@ -198,13 +196,8 @@ PYTHON_COMMAND_JOB = Record(
 class CommandComponentRecord(Record):
     """A command with declared inputs and outputs; one in a file of its own, to be registered, has a name."""
 
-    def __init__(self, *, named: bool = False) -> None:
-        fields = list_declarations(
-            CommandComponent, named=named, distribution=LOOSE_DISTRIBUTION, resources=LOOSE_RESOURCES
-        )
-        del fields["properties"]
-        required = ("name", "command") if named else ("command",)
-        super().__init__("a component", fields, required=required, unknown="drop")
+    def __init__(self, noun: str, fields: dict[str, Kind | Field], **more: Any) -> None:
+        super().__init__(noun, {key: held for key, held in fields.items() if key != "properties"}, **more)
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         before = report.count
@@ -226,12 +219,18 @@ class CommandComponentRecord(Record):
                 report.add(what, command, here, hint if group == "search_space" else "")
 
 
-COMPONENT = CommandComponentRecord()
-NAMED_COMPONENT = CommandComponentRecord(named=True)
+COMPONENT, NAMED_COMPONENT = make_tables(
+    "a component",
+    CommandComponent,
+    "command",
+    make=CommandComponentRecord,
+    distribution=LOOSE_DISTRIBUTION,
+    resources=LOOSE_RESOURCES,
+)
 _FLAT = (
-    ("resources", JobResourceConfiguration, JobResourceConfiguration._fields),
-    ("limits", CommandJobLimits, CommandJobLimits._fields),
-    ("queue_settings", QueueSettings, QueueSettings._fields),
+    ("resources", JobResourceConfiguration),
+    ("limits", CommandJobLimits),
+    ("queue_settings", QueueSettings),
 )
 """The parts of a job whose fields ``command()`` takes as keywords."""
 
@@ -280,13 +279,13 @@ def command(  # noqa: PLR0913 - azure-ai-ml's signature
     given = {name: value for name, value in locals().items() if name != "kwargs"}
     flat = {
         name: given.pop(name)
-        for _, _, declared in _FLAT
-        for name in declared
+        for _, part in _FLAT
+        for name in part._fields
         if name in given and name != "properties"
     }
     job = Command(**given, **kwargs)
-    for attribute, make, declared in _FLAT:
-        chosen = {name: flat[name] for name in declared if flat.get(name) is not None}
+    for attribute, part in _FLAT:
+        chosen = {name: flat[name] for name in part._fields if flat.get(name) is not None}
         if chosen:
-            job._set_given(attribute, make, chosen)
+            job._set_given(attribute, part, chosen)
     return job

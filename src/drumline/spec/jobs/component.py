@@ -11,7 +11,7 @@ from drumline.spec.entity import Written, plain
 from drumline.spec.entity_types import component_class, component_table
 from drumline.spec.foreign_parts import HINT, is_within_theirs
 from drumline.spec.hints import refuse_unknown
-from drumline.spec.kinds.fields import Field, Located, field
+from drumline.spec.kinds.fields import Any, Located, MadeOf, OrEmpty, field
 from drumline.spec.kinds.records import ByType, Record, list_fields
 from drumline.spec.kinds.values import (
     PRIMITIVES,
@@ -34,10 +34,9 @@ from drumline.spec.reading.source import Scalar
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import IO, Any
+    from typing import IO
 
     from drumline.spec.jobs.job import Job
-    from drumline.spec.kinds.fields import MadeOf, OrEmpty
     from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.reading.source import Node
 
@@ -200,9 +199,15 @@ class Component(Written, Located):
         return f"{type(self).__name__}(name={self.name!r}, version={self.version!r})"
 
 
-def list_declarations(kind: type[Component], *, named: bool, **kinds: Kind) -> dict[str, Kind | Field]:
-    """Return the fields of a component as its file has them; ``named``: one that is registered has a name."""
-    return list_fields(kind, **({"name": ComponentName()} if named else {}), **kinds)
+def make_tables(
+    noun: str, kind: type[Component], *required: str, make: type[Record] = Record, **kinds: Kind
+) -> tuple[Record, Record]:
+    """Return the tables of a component's file: of one that a job refers to, and of one that is registered by name."""
+    named = list_fields(kind, name=ComponentName(), **kinds)
+    return (
+        make(noun, list_fields(kind, **kinds), required=required, unknown="drop"),
+        make(noun, named, required=("name", *required), unknown="drop"),
+    )
 
 
 def to_declaration(value: Any) -> Input:
@@ -315,10 +320,7 @@ def read_component(
     name, root, base_path = read_tree(source, relative_origin, overrides)
     kind = type_of(root)
     kind = kind if kind in ("parallel", "pipeline") else "command"
-    report = Report(base_path)
-    values = component_table(kind, named=named).check(root, "", report)
-    if report.problems:
-        raise SpecError(report.problems)
+    values = component_table(kind, named=named).read(root, Report(base_path))
     values.pop("type", None)
     component: Component = component_class(kind)(**values, base_path=base_path)
     component._source = name

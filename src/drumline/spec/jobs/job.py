@@ -9,7 +9,7 @@ from drumline.contract.errors import SpecError, hide_passwords
 from drumline.spec import builder
 from drumline.spec.entity import fill, plain, write_yaml
 from drumline.spec.hints import add_place, refuse_unknown
-from drumline.spec.kinds.fields import Declared, Located, field
+from drumline.spec.kinds.fields import Any, Declared, Located, MadeOf, OrEmpty, field
 from drumline.spec.kinds.locations import Code
 from drumline.spec.kinds.records import Record, list_kinds
 from drumline.spec.kinds.values import (
@@ -36,16 +36,14 @@ from drumline.spec.parts.resources import (
     JobResourceConfiguration,
     QueueSettings,
 )
-from drumline.spec.parts.services import SERVICES
+from drumline.spec.parts.services import SERVICES, Services
 from drumline.spec.paths import is_remote, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import IO, Any, Self
+    from typing import IO, Self
 
-    from drumline.spec.kinds.fields import MadeOf, OrEmpty
-    from drumline.spec.parts.services import Services
     from drumline.spec.reading.source import Mapping
 
 

@@ -12,11 +12,11 @@ from drumline.contract.errors import Problem, SpecError
 from drumline.spec import builder
 from drumline.spec.entity import whole
 from drumline.spec.hints import refuse_unknown
-from drumline.spec.jobs.component import Component, declare_job, list_declarations
+from drumline.spec.jobs.component import Component, declare_job, make_tables
 from drumline.spec.jobs.job import DRUMLINE, VARIABLES, Calling
-from drumline.spec.kinds.fields import Declared, field
+from drumline.spec.kinds.fields import Any, Declared, MadeOf, OrEmpty, field
 from drumline.spec.kinds.locations import Code
-from drumline.spec.kinds.records import Part, PartRecord, Record
+from drumline.spec.kinds.records import Part, PartRecord
 from drumline.spec.kinds.values import Anything, Integer, ListOf, OneOf, Text, VersionText
 from drumline.spec.parts.environment import EnvironmentKind, base_of, settle_environment, to_environment
 from drumline.spec.parts.resources import LOOSE_RESOURCES, RESOURCES, JobResourceConfiguration, RetrySettings
@@ -26,10 +26,9 @@ from drumline.spec.reading.source import Scalar
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, Self
+    from typing import Self
 
     from drumline.spec.jobs.command import Command
-    from drumline.spec.kinds.fields import MadeOf, OrEmpty
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
 
@@ -182,16 +181,9 @@ def _settle_task(values: dict[str, Any], owner: Parallel | ParallelComponent, *,
         written["code"] = resolve(owner, written["code"])
 
 
-def _component_table(*, named: bool) -> Record:
-    fields = list_declarations(ParallelComponent, named=named, resources=LOOSE_RESOURCES)
-    required = ("task", "input_data")
-    return Record(
-        "a parallel component", fields, required=("name", *required) if named else required, unknown="drop"
-    )
-
-
-COMPONENT = _component_table(named=False)
-NAMED_COMPONENT = _component_table(named=True)
+COMPONENT, NAMED_COMPONENT = make_tables(
+    "a parallel component", ParallelComponent, "task", "input_data", resources=LOOSE_RESOURCES
+)
 
 
 def parallel_run_function(  # noqa: PLR0913 - azure-ai-ml's signature

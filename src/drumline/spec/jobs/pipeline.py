@@ -13,16 +13,13 @@ from drumline.spec.entity_types import JOB_TYPES, job_class
 from drumline.spec.foreign_parts import ours
 from drumline.spec.jobs.component import Component
 from drumline.spec.jobs.job import Job, to_dict
-from drumline.spec.kinds.fields import Declared, field
+from drumline.spec.kinds.fields import Any, Declared, MadeOf, field
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Anything, Flag, Kind
 from drumline.spec.reading.source import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from drumline.spec.kinds.fields import MadeOf
     from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node as TreeNode

@@ -7,7 +7,7 @@ from functools import cache
 
 from drumline.spec.jobs.command import COMMAND_JOB, Command
 from drumline.spec.jobs.command import COMPONENT as COMMAND_COMPONENT
-from drumline.spec.jobs.component import list_declarations, type_of
+from drumline.spec.jobs.component import make_tables, type_of
 from drumline.spec.jobs.job import READ_ONLY, Job, RankProgram
 from drumline.spec.jobs.parallel import COMPONENT as PARALLEL_COMPONENT
 from drumline.spec.jobs.parallel import Parallel
@@ -301,12 +301,5 @@ _PIPELINE_NODE = Record(
 )
 
 
-def _component_table(*, named: bool) -> Record:
-    fields = list_declarations(PipelineComponent, named=named, jobs=Jobs())
-    required = ("name", "jobs") if named else ("jobs",)
-    return Record("a pipeline component", fields, required=required, unknown="drop")
-
-
-COMPONENT = _component_table(named=False)
-NAMED_COMPONENT = _component_table(named=True)
+COMPONENT, NAMED_COMPONENT = make_tables("a pipeline component", PipelineComponent, "jobs", jobs=Jobs())
 PIPELINE_JOB = Record("a pipeline job", _PIPELINE, ignored=READ_ONLY)

@@ -11,7 +11,7 @@ from drumline.spec.entity_types import component_class, component_table
 from drumline.spec.hints import refuse_unknown
 from drumline.spec.jobs.component import Component, component_of, declare_inputs, fill_command, find_component
 from drumline.spec.jobs.job import DRUMLINE, READ_ONLY, VARIABLES, Job, RankProgram, settle
-from drumline.spec.kinds.fields import Declared, Located, field
+from drumline.spec.kinds.fields import Any, Declared, Located, MadeOf, OrEmpty, field
 from drumline.spec.kinds.locations import check_file
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Kind, ListOf, OneOf, Text, quote_node
@@ -33,10 +33,8 @@ from drumline.spec.reading.source import Mapping, Scalar
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from drumline.spec.jobs.component import Lookup
-    from drumline.spec.kinds.fields import MadeOf, OrEmpty
     from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node

@@ -6,14 +6,17 @@ The constructor, its signature, the table of YAML, JSON Schema and what is dumpe
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - for typing.get_type_hints
+
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import ConstructorSignature, Entity, text_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from inspect import Parameter
-    from typing import Any, Generic, Self, TypeVar, dataclass_transform
+    from typing import Any as Any  # noqa: PLC0414 - for entities, as below
+    from typing import Generic, Self, TypeVar, dataclass_transform
 
     from drumline.spec.kinds.values import Kind
 
@@ -31,6 +34,15 @@ if TYPE_CHECKING:
         def __get__(self, owner: object, kind: type[object] | None = None) -> T: ...
         def __set__(self, owner: object, value: Any) -> None: ...
 else:
+    Any = object
+
+    class _TypeItself:
+        """What ``typing.get_type_hints`` of an entity says in place of the two: ``typing`` would cost its import."""
+
+        def __class_getitem__(cls, held: type) -> type:
+            return held
+
+    OrEmpty = MadeOf = _TypeItself
 
     def dataclass_transform(**_: object) -> Callable[[type], type]:
         """Return a decorator that does nothing: the real one would cost the import of ``typing``."""

@@ -77,6 +77,13 @@ class Record(Kind):
                 report.add(what, node.key or node, join(path, key))
         return values
 
+    def read(self, root: Node, report: Report) -> Any:
+        """Return the values of a whole file. Raises SpecError with every problem of it."""
+        values = self.check(root, "", report)
+        if report.problems:
+            raise SpecError(report.problems)
+        return values
+
     def _unknown_key(self, key: Scalar, path: str, report: Report) -> None:
         from drumline.spec.hints import key_hint
 

@@ -7,7 +7,7 @@ import os
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Written, plain, text_path
 from drumline.spec.foreign_parts import ours
-from drumline.spec.kinds.fields import Declared, Located, field
+from drumline.spec.kinds.fields import Any, Declared, Located, MadeOf, field
 from drumline.spec.kinds.locations import BuildPath, check_file, exists
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import (
@@ -27,9 +27,6 @@ from drumline.spec.reading.source import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from drumline.spec.kinds.fields import MadeOf
     from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.paths import HasBasePath

@@ -8,7 +8,7 @@ import re
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Attributes, Keyed
 from drumline.spec.foreign_parts import ours
-from drumline.spec.kinds.fields import Declared, Field, field
+from drumline.spec.kinds.fields import Any, Declared, Field, field
 from drumline.spec.kinds.locations import LocalPath
 from drumline.spec.kinds.records import MapInto, Record
 from drumline.spec.kinds.values import (
@@ -27,8 +27,6 @@ from drumline.spec.reading.source import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node

@@ -5,14 +5,9 @@ from __future__ import annotations
 import re
 
 from drumline.spec.entity import Keyed
-from drumline.spec.kinds.fields import field
+from drumline.spec.kinds.fields import Any, field
 from drumline.spec.kinds.records import Part, PartByType, PartRecord
 from drumline.spec.kinds.values import Anything, Flag, Integer, ListOf, MapOf, OneOf, Text, TextOrList
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 _TEXT = Text()
 

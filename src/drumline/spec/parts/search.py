@@ -14,7 +14,7 @@ from contextlib import suppress
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Attributes
 from drumline.spec.foreign_parts import ours
-from drumline.spec.kinds.fields import field
+from drumline.spec.kinds.fields import Any, field
 from drumline.spec.kinds.records import ByType, MapInto, Part, PartRecord
 from drumline.spec.kinds.values import Flag, Integer, Kind, ListOf, MapOf, Number, OneOf, Text
 from drumline.spec.parts.resources import snake
@@ -22,8 +22,6 @@ from drumline.spec.reading.source import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Attributes, Keyed
 from drumline.spec.foreign_parts import ours
-from drumline.spec.kinds.fields import field
+from drumline.spec.kinds.fields import Any, Field, field
 from drumline.spec.kinds.records import MapInto, Part, Record, list_fields
 from drumline.spec.kinds.values import Anything, Integer, Kind, MapOf, Text, join
 from drumline.spec.reading.source import Mapping, Scalar
@@ -13,9 +13,7 @@ from drumline.spec.reading.source import Mapping, Scalar
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
-    from typing import Any
 
-    from drumline.spec.kinds.fields import Field
     from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node

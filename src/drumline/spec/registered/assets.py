@@ -5,19 +5,15 @@ components in ``component``, and the places of data in ``datastores``.
 
 from __future__ import annotations
 
-from drumline.contract.errors import SpecError
 from drumline.spec.entity import Written, to_dict
 from drumline.spec.hints import describe_ignored
-from drumline.spec.kinds.fields import Located, field
+from drumline.spec.kinds.fields import Any, Located, OrEmpty, field
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Anything, ListOf, MapOf, OneOf, PathText, Text, VersionText
 from drumline.spec.paths import is_remote, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from drumline.spec.kinds.fields import OrEmpty
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Mapping
 
@@ -128,9 +124,7 @@ _CLASSES: dict[str, type[Asset]] = {"data": Data, "model": Model}
 
 def from_tree(kind: str, root: Mapping, report: Report) -> Asset:
     """Return the asset of a file. ``kind``: data or model. Raises SpecError with every problem of the file."""
-    values = {"data": DATA, "model": MODEL}[kind].check(root, "", report)
-    if report.problems:
-        raise SpecError(report.problems)
+    values = {"data": DATA, "model": MODEL}[kind].read(root, report)
     return _CLASSES[kind](**values, base_path=report.base_path)
 
 

@@ -8,7 +8,7 @@ import re
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Written, to_dict
 from drumline.spec.hints import describe_ignored, refuse_unknown
-from drumline.spec.kinds.fields import Declared, field
+from drumline.spec.kinds.fields import Any, Declared, OrEmpty, field
 from drumline.spec.kinds.lines import Amount, Count, Line, Quantity, SbatchOption, ScriptText, TimeLimit
 from drumline.spec.kinds.records import Record, explain_type, find_type, list_fields
 from drumline.spec.kinds.values import Anything, Flag, Integer, ListOf, MapOf, OneOf, Text
@@ -16,9 +16,6 @@ from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from drumline.spec.kinds.fields import OrEmpty
     from drumline.spec.kinds.values import Kind, Report
     from drumline.spec.reading.source import Node
 
@@ -467,9 +464,7 @@ def check_compute(compute: Compute) -> Compute:
 def from_tree(root: Mapping, report: Report) -> Compute:
     """Return the compute of a file. Raises SpecError with every problem of the file."""
     kind = find_type(root, "compute", _CLASSES, _OTHER_TYPES)
-    values = RECORDS[kind].check(root, "", report)
-    if report.problems:
-        raise SpecError(report.problems)
+    values = RECORDS[kind].read(root, report)
     compute = _CLASSES[kind](**{key: value for key, value in values.items() if key != "type"})
     if isinstance(compute, AmlCompute):
         compute._given = frozenset(values)

@@ -6,16 +6,13 @@ from drumline.contract.errors import SpecError
 from drumline.spec.entity import Written, plain, text_path
 from drumline.spec.foreign_parts import ours
 from drumline.spec.hints import describe_ignored
-from drumline.spec.kinds.fields import Declared, field
+from drumline.spec.kinds.fields import Any, Declared, OrEmpty, field
 from drumline.spec.kinds.records import Record, find_type, list_fields, list_required
 from drumline.spec.kinds.values import Anything, Kind, MapOf, PathText, Text
 from drumline.spec.reading.source import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from drumline.spec.kinds.fields import OrEmpty
     from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
@@ -308,9 +305,7 @@ def from_tree(root: Mapping, report: Report) -> Datastore:
     """Return the datastore of a file. Raises SpecError with every problem of the file."""
     try:
         kind = find_type(root, "datastore", _CLASSES)
-        values = DATASTORES[kind].check(root, "", report)
-        if report.problems:
-            raise SpecError(report.problems)
+        values = DATASTORES[kind].read(root, report)
     except SpecError as error:
         for problem in error.problems:
             # The line of a problem may hold a secret, under whatever key.

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from drumline.contract.errors import SpecError
 from drumline.spec.entity import Written
 from drumline.spec.hints import describe_ignored
-from drumline.spec.kinds.fields import Declared, field
+from drumline.spec.kinds.fields import Any, Declared, OrEmpty, field
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Anything, MapOf, Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from typing import IO, Any
+    from typing import IO
 
-    from drumline.spec.kinds.fields import OrEmpty
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
 
@@ -84,7 +82,4 @@ def load_workspace(
 
 def from_tree(root: Node, report: Report) -> Workspace:
     """Return the workspace of a file. Raises SpecError with every problem of the file."""
-    values = WORKSPACE.check(root, "", report)
-    if report.problems:
-        raise SpecError(report.problems)
-    return Workspace(**values)
+    return Workspace(**WORKSPACE.read(root, report))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError, NotFoundError
@@ -185,7 +187,7 @@ class SlurmEngine:
             told |= {
                 "state": found.get("State"),
                 "time_limit": found.get("MaxTime"),
-                "nodes": _by_state(self.list_nodes(compute)),
+                "nodes": dict(sorted(Counter(node["state"] for node in self.list_nodes(compute)).items())),
             }
         return told
 
@@ -219,13 +221,6 @@ def _default_partition(slurm: Slurm) -> str:
     )
 
 
-def _by_state(nodes: list[dict[str, Any]]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for node in nodes:
-        counts[node["state"]] = counts.get(node["state"], 0) + 1
-    return dict(sorted(counts.items()))
-
-
 def _node(fields: Mapping[str, str]) -> dict[str, Any]:
     reason = fields.get("Reason", "")
     return {
@@ -233,18 +228,12 @@ def _node(fields: Mapping[str, str]) -> dict[str, Any]:
         "state": fields.get("State", "").lower(),
         "cores": _number(fields.get("CPUTot")),
         "cores_in_use": _number(fields.get("CPUAlloc")),
-        "gpus": sum(int(count) for count in _gpu_counts(fields.get("Gres", ""))),
+        "gpus": sum(map(int, re.findall(r"\bgpu(?::[^:,()]+)?:(\d+)", fields.get("Gres", "")))),
         "memory_mb": _number(fields.get("RealMemory")),
         "address": fields.get("NodeAddr"),
         "reason": None if reason in ("", "none") else reason,
         "jobs": None,
     }
-
-
-def _gpu_counts(gres: str) -> list[str]:
-    import re
-
-    return re.findall(r"\bgpu(?::[^:,()]+)?:(\d+)", gres)
 
 
 def _number(text: str | None) -> int | None:

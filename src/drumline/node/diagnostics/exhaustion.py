@@ -75,7 +75,8 @@ class OomWatcher:
                 not self._killed.keys().isdisjoint(pids)
                 or min(self._killed.values(), default=0) <= peak_bytes
             )
-        return rose != {_WHOLE_MACHINE} or peak_bytes * _SMALL_SHARE >= _read_machine_memory()
+        machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return rose != {_WHOLE_MACHINE} or peak_bytes * _SMALL_SHARE >= machine_bytes
 
     def _read_log(self) -> None:
         while self._log >= 0:
@@ -117,10 +118,6 @@ def _has_initial_pids() -> bool:
     with contextlib.suppress(OSError):
         return os.readlink("/proc/self/ns/pid") == _INITIAL_PIDS
     return False
-
-
-def _read_machine_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _read_count(file: str) -> int:

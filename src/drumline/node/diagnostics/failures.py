@@ -120,7 +120,7 @@ def read_failure(notes: str, pid: int, code: int, cwd: str, since: float, until:
     launcher = _failure(chosen, cwd) if chosen else None
     if not others:
         return ExitEvidence(launcher, left_at=left_at)
-    inner = [_failure(one, cwd) for one in sorted(others, key=_at)[:_MAX_INNER]]
+    inner = [_failure(one, cwd) for one in sorted(others, key=lambda note: float(note["at"]))[:_MAX_INNER]]
     return ExitEvidence(inner[0], inner, launcher, left_at=left_at)
 
 
@@ -310,10 +310,6 @@ def _with_worker(failure: NotedException, said: str) -> NotedException:
 def find_killed_workers(messages: str) -> list[int]:
     """List the processes of PyTorch's loader that were killed, according to one of those messages."""
     return [int(pid) for pid in _KILLED_WORKER.findall(messages)]
-
-
-def _at(one: dict[str, Any]) -> float:
-    return float(one["at"])
 
 
 def _read_notes(notes: str) -> list[dict[str, Any]]:

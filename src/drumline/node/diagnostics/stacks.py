@@ -17,7 +17,7 @@ import time
 from typing import TYPE_CHECKING, Any, Optional
 
 from drumline.contract.record import NamedTuple
-from drumline.linux import descendants, kernel, process_usage
+from drumline.linux import cgroups, descendants, kernel, process_usage
 from drumline.node.diagnostics import failures, waits
 
 if TYPE_CHECKING:
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 _HIGHEST = int(getattr(signal, "SIGRTMAX", 64))  # Systems without it import this, and run no ranks.
 SIGNAL = _HIGHEST - 4
+IN_FLIGHT_SIGNAL = _HIGHEST - 5
 MARK_SIGNAL = _HIGHEST - 6
 MEMORY_NAME = "drumline-stacks"
 WENT_ON = b"went on\n"
 """
 Written by the main thread when it next runs Python after ``MARK_SIGNAL``, which follows each stack: a native call that
-has not returned writes none. The hook has all four too: it cannot import this.
+has not returned writes none. The hook has all five too: it cannot import this.
 """
 
 _AT_END = "_shutdown"
@@ -170,7 +171,7 @@ def _describe_process(
 def read_process_state(pid: int) -> ProcessState:
     """Return what the kernel says of a process."""
     state, name = _read_status(pid)
-    waits_in = failures.make_printable(_read_text(f"/proc/{pid}/wchan"), 100)
+    waits_in = failures.make_printable(cgroups.read_text(f"/proc/{pid}/wchan"), 100)
     return {"pid": pid, "name": failures.make_printable(name, 100), "state": state, "waits_in": waits_in}
 
 
@@ -257,7 +258,7 @@ def _handles_signal(pid: int, number: int = SIGNAL) -> bool:
 
 def _is_in_signal_set(status: str, field: str, number: int = SIGNAL) -> bool:
     """Return whether the signal is in that set of signals."""
-    found = re.search(rf"^{field}:\s*([0-9a-f]+)", _read_text(status), re.MULTILINE)
+    found = re.search(rf"^{field}:\s*([0-9a-f]+)", cgroups.read_text(status), re.MULTILINE)
     return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
 
 
@@ -270,7 +271,7 @@ def _thread_to_ask(pid: int) -> int:
     """
     asked = 0
     for thread in map(int, _list_numbers(f"/proc/{pid}/task")):
-        words = _read_text(f"/proc/{pid}/task/{thread}/syscall").split()
+        words = cgroups.read_text(f"/proc/{pid}/task/{thread}/syscall").split()
         if not words:
             continue
         if words[0] == _FUTEX and not _is_in_signal_set(f"/proc/{pid}/task/{thread}/status", "SigBlk"):
@@ -347,11 +348,11 @@ def _is_python_helper(pid: int) -> bool:
 
     A process that a fork server has forked has its command line.
     """
-    words = _read_text(f"/proc/{pid}/cmdline")
+    words = cgroups.read_text(f"/proc/{pid}/cmdline")
     if not _HELPER.search(words):
         return False
     stat = process_usage.read_stat(pid)
-    return stat is None or _read_text(f"/proc/{stat.parent}/cmdline") != words
+    return stat is None or cgroups.read_text(f"/proc/{stat.parent}/cmdline") != words
 
 
 def _is_launching(dump: str) -> bool:
@@ -400,7 +401,7 @@ def _read_executable(pid: int) -> str:
 
 def _read_status(pid: int) -> tuple[str, str]:
     """Return the letter of a process's state, and its name."""
-    text = _read_text(f"/proc/{pid}/status")
+    text = cgroups.read_text(f"/proc/{pid}/status")
     state = re.search(r"^State:\s*(\w)", text, re.MULTILINE)
     name = re.search(r"^Name:\s*(.*)$", text, re.MULTILINE)
     return (state[1] if state else ""), (name[1] if name else "")
@@ -408,26 +409,14 @@ def _read_status(pid: int) -> tuple[str, str]:
 
 def _read_inner_pid(pid: int) -> int:
     """Return the process id by which a process knows itself, which may be in a container."""
-    inner = re.search(r"^NSpid:.*?(\d+)$", _read_text(f"/proc/{pid}/status"), re.MULTILINE)
+    inner = re.search(r"^NSpid:.*?(\d+)$", cgroups.read_text(f"/proc/{pid}/status"), re.MULTILINE)
     return int(inner[1]) if inner else pid
-
-
-def _read_text(path: str) -> str:
-    try:
-        with open(path, errors="replace") as file:
-            return file.read(_MAX_BYTES)
-    except OSError:
-        return ""
 
 
 # Exceptions in flight while a rank still cleans up: those that its main thread handles, asked before it is ended.
 
 
-IN_FLIGHT_SIGNAL = int(getattr(signal, "SIGRTMAX", 64)) - 5
-"""The hook has it too: it cannot import this."""
-
 _EXCEPTION_TIMEOUT_S = 0.1
-_EXCEPTION_POLL_S = 0.002
 _MAX_PROCESSES = 8
 
 
@@ -444,7 +433,7 @@ def read_in_flight(
     told: dict[int, list[RaisedException]] = {}
     deadline = time.monotonic() + _EXCEPTION_TIMEOUT_S
     while any(pids and rank not in told for rank, pids in asked.items()) and time.monotonic() < deadline:
-        time.sleep(_EXCEPTION_POLL_S)
+        time.sleep(_POLL_INTERVAL_S)
         for rank, pids in asked.items():
             one = read_answers(pids, notes[rank], cwd) if rank not in told else None
             if one is not None:
@@ -456,7 +445,7 @@ def send_request(pid: int, notes: str) -> list[int]:
     """Ask a rank's processes, of which ``pid`` is the first; those that may answer."""
     asked: list[int] = []
     for one in (pid, *descendants.list_descendants(pid)):
-        if notes and len(asked) < _MAX_PROCESSES and _handles_request(one):
+        if notes and len(asked) < _MAX_PROCESSES and _handles_signal(one, IN_FLIGHT_SIGNAL) and has_hook(one):
             # An answer to an earlier question.
             with contextlib.suppress(OSError):
                 os.unlink(failures.IN_FLIGHT % (notes, one))
@@ -470,12 +459,3 @@ def read_answers(asked: Iterable[int], notes: str, cwd: str) -> Optional[list[Ra
     """Return the exceptions as of ``failures.read_in_flight``. Empty: there is none. None: nobody has answered."""
     answers = (failures.read_in_flight(notes, pid, cwd) for pid in asked)
     return max((one for one in answers if one is not None), key=len, default=None)
-
-
-def _handles_request(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/status", errors="replace") as file:
-            caught = re.search(r"^SigCgt:\s*([0-9a-f]+)", file.read(), re.MULTILINE)
-    except OSError:
-        return False
-    return caught is not None and bool(int(caught[1], 16) >> (IN_FLIGHT_SIGNAL - 1) & 1) and has_hook(pid)

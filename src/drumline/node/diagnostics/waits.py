@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from drumline.contract import mpi
 from drumline.contract.record import NamedTuple
-from drumline.linux import process_usage
+from drumline.linux import cgroups, process_usage
 from drumline.node.diagnostics import failures
 
 if TYPE_CHECKING:
@@ -59,7 +59,13 @@ def measure_spin(pid: int, frame: Sequence[Any] | None, cwd: str, *, joins: bool
 
     ``frame``: the innermost, as file, line, function. ``joins``: its main thread waits for another, whose stack it is.
     """
-    threads = [one for one in _list_threads(pid) if joins or one == pid or _is_spinning_thread(pid, one)]
+    threads = [
+        thread
+        for thread in _list_threads(pid)
+        if joins
+        or thread == pid
+        or cgroups.read_text(f"/proc/{pid}/task/{thread}/comm").startswith(_SPINNING_THREADS)
+    ]
     cpu_s = sum(_read_cpu_s(pid, thread) for thread in threads)
     library = "MPI" if list_mpi_libraries(pid) else "GPU" if _has_gpu(pid) else ""
     found = _MPI_CALL.search(_read_source_line(frame, cwd)) if library == "MPI" and frame else None
@@ -71,10 +77,6 @@ def _list_threads(pid: int) -> Iterable[int]:
         return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
     except OSError:
         return []
-
-
-def _is_spinning_thread(pid: int, thread: int) -> bool:
-    return _read_text(f"/proc/{pid}/task/{thread}/comm", 64).startswith(_SPINNING_THREADS)
 
 
 def _read_cpu_s(pid: int, thread: int) -> float:
@@ -108,16 +110,12 @@ def _read_source_line(frame: Sequence[Any], cwd: str) -> str:
     # A program may be a pipe or a device, which reading would use up or wait for.
     if not os.path.isfile(path):
         return ""
-    lines = _read_text(path, _MAX_SOURCE_BYTES).split("\n")
-    return lines[int(number) - 1] if 0 < int(number) <= len(lines) else ""
-
-
-def _read_text(path: str, most: int) -> str:
     try:
-        with open(path, errors="replace") as file:
-            return file.read(most)
+        with open(path, errors="replace") as source:
+            lines = source.read(_MAX_SOURCE_BYTES).split("\n")
     except OSError:
         return ""
+    return lines[int(number) - 1] if 0 < int(number) <= len(lines) else ""
 
 
 # The collective of a process, by PyTorch's flight recorder, where the job uses that (``TORCH_FR_BUFFER_SIZE``).

@@ -225,7 +225,9 @@ class Loop:
     def _do(self, instruction: h.Instruction) -> None:  # noqa: C901 - a case an instruction
         match instruction:
             case h.Prepare():
-                self._prepare_nodes()
+                patience_s = self._start.prepare_nodes(self._record, self._handle)
+                if patience_s is not None:
+                    self._timers.set("preflight", patience_s)
             case h.Reach():
                 self._start.connect_to_first()
             case h.StartRanks():
@@ -250,11 +252,6 @@ class Loop:
                 self._losses.is_over = True
             case _:
                 assert_never(instruction)
-
-    def _prepare_nodes(self) -> None:
-        patience_s = self._start.prepare_nodes(self._record, self._handle)
-        if patience_s is not None:
-            self._timers.set("preflight", patience_s)
 
     def _terminate(self, instruction: h.Terminate) -> None:
         self._poll.end()
@@ -343,7 +340,7 @@ class Timers:
         suspended does not count.
         """
         now = time.monotonic()
-        others = (moment for one in (*self._postponed, *self._others) for moment in one.list_times())
+        others = (moment for part in (*self._postponed, *self._others) for moment in part.list_times())
         due = min((*self._due.values(), *others), default=now + _LONGEST_WAIT_S)
         patience_s = max(0.0, min(_LONGEST_WAIT_S, due - now))
         before = time.monotonic()
@@ -351,13 +348,10 @@ class Timers:
         suspended_s = time.monotonic() - before - patience_s
         if suspended_s > _SUSPENDED_S:
             # The engine has suspended the whole job.
-            self._postpone(suspended_s)
+            self._due = {timer: due + suspended_s for timer, due in self._due.items()}
+            for part in self._postponed:
+                part.leave_out(suspended_s)
         return ready
-
-    def _postpone(self, passed_s: float) -> None:
-        self._due = {timer: due + passed_s for timer, due in self._due.items()}
-        for one in self._postponed:
-            one.leave_out(passed_s)
 
     def take_due(self) -> Iterator[Timer]:
         """Yield and remove the timers that are due now."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import NodeTask, Plan
-    from drumline.engines.base import Network, Nodes
+    from drumline.engines.base import Nodes
     from drumline.supervisor.attempt.connections import AgentConnections
     from drumline.supervisor.attempt.preflight_phase import PreflightPhase
 
@@ -84,17 +84,14 @@ class RankStart:
         """
         network = self._nodes.facts.choose_network()
         if network is not None:
-            self._take_network(network)
+            for task in self._plan.nodes:
+                self._facts[f"node_{task.node}"] = network.addresses[task.node]
+                facts = {"interface": network.interfaces[task.node], **network.facts[task.node]}
+                self._node_facts[task.node] = facts
             chosen = (list(network.interfaces), list(network.addresses), network.reason)
             record(e.NetworkChosen(wall_time(), *chosen))
         self._lease_ports()
         return self._begin_checks(record, handle) if self.may_check else None
-
-    def _take_network(self, network: Network) -> None:
-        for task in self._plan.nodes:
-            self._facts[f"node_{task.node}"] = network.addresses[task.node]
-            facts = {"interface": network.interfaces[task.node], **network.facts[task.node]}
-            self._node_facts[task.node] = facts
 
     def _lease_ports(self) -> None:
         names_of: dict[int, list[str]] = {}
@@ -183,11 +180,12 @@ class RankStart:
             node_env=dict(self._secrets) if self._plan.remote_shell else {},
             by_launcher=self._plan.launcher is not None,
             launcher=self._make_launcher_task() if node.node == 0 else None,
-            host_name=self._choose_host_name(node.node),
+            # For MPI's daemons; empty: the machine's own, as for the launcher on node 0.
+            host_name=node.env.get("PMIX_HOSTNAME", ""),
             container=self._plan.container,
             samples=self._choose_sample_file(node.node),
             log_times=self._folder.log_times_path(self._attempt, node.node),
-            steps=self._choose_steps_file(node.node),
+            steps="" if self._is_off(STEPS) else self._folder.steps_path(self._attempt, node.node),
             warm=self._make_warm_settings(),
             secrets=list(self._secrets),
             env=variables.of_node(node, own),
@@ -209,17 +207,9 @@ class RankStart:
             return None
         return m.SampleFile(samples.path_of(self._folder.path, node), self._attempt)
 
-    def _choose_steps_file(self, node: int) -> str:
-        """Return where the steps of the ranks of a node go; empty: nowhere."""
-        return "" if self._is_off(STEPS) else self._folder.steps_path(self._attempt, node)
-
     def _is_off(self, switch: str) -> bool:
         """Return whether a variable of the job, or else of this process, is 0."""
         return (self._plan.user_env.get(switch) or os.environ.get(switch)) == "0"
-
-    def _choose_host_name(self, node: int) -> str:
-        """Return the host name for MPI's daemons; empty: the machine's own, as for the launcher on node 0."""
-        return self._plan.nodes[node].env.get("PMIX_HOSTNAME", "")
 
     def _make_warm_settings(self) -> m.WarmSettings:
         pool = self._nodes.agents.warm_pool

@@ -55,7 +55,6 @@ from drumline.supervisor.deciding.rank_table import CauseSearch, RankTable
 from drumline.supervisor.explaining import exit_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Literal
 
     from drumline.contract.events import EndKind
@@ -65,7 +64,26 @@ if TYPE_CHECKING:
     Phase = Literal[
         "joining", "preparing", "reaching", "checking", "starting", "running", "stopping", "emptying", "over"
     ]  # fmt: skip
-_BEFORE_RANKS = ("joining", "preparing", "reaching", "checking")
+_BEFORE_RANKS: tuple[Phase, ...] = ("joining", "preparing", "reaching", "checking")
+_ALIVE: tuple[Phase, ...] = ("starting", "running")
+"""Ranks may be alive that nobody has told to end."""
+
+_PHASES: dict[Timer, tuple[Phase, ...]] = {
+    "join": ("joining", "preparing", "reaching"),
+    "preflight": (),
+    "launcher": ("starting",),
+    "start": ("starting",),
+    "limit": _ALIVE,
+    "ask": _ALIVE,
+    "cause": _ALIVE,
+    "settled": _ALIVE,
+    "broken": _ALIVE,
+    "launcher end": _ALIVE,
+    "grace": ("stopping",),
+    "kill": ("stopping",),
+    "empty": ("emptying",),
+}
+"""In which a timer means anything. That of the checks is for the loop, which then says ``Checked``."""
 
 JOIN_TIMEOUT_S = 60.0
 """From the start of the agents until all have joined and node 0 was reached."""
@@ -307,9 +325,6 @@ class Policy:
         assert self._end is not None
         return self._stop(self._end.reason)
 
-    def _expire_ask(self) -> list[Instruction]:
-        return self._search.ask(self._nodes)
-
     def _expire_cause(self) -> list[Instruction]:
         if not self._search.is_on:
             return []
@@ -319,7 +334,7 @@ class Policy:
 
     def _is_consequence(self, event: RankExited) -> bool:
         """Return whether a rank was cut off by an earlier act of its launcher; the reason for that is still to come."""
-        if not self._launcher or event.code == 0 or not self._is_running:
+        if not self._launcher or event.code == 0 or self._phase not in _ALIVE:
             return False
         if event.signal == signal.SIGKILL:
             return False  # No MPI sends it to a rank, whose process it does not know.
@@ -345,7 +360,7 @@ class Policy:
         return self._empty(LEFTOVER_GRACE_S)
 
     def _on_broken(self, event: Broken) -> list[Instruction]:
-        if not self._is_running or self._end is not None:
+        if self._phase not in _ALIVE or self._end is not None:
             return []
         if self._broken is not None and event.delay_s >= self._broken.delay_s:
             return []
@@ -356,7 +371,7 @@ class Policy:
 
     def _on_launcher_ended(self, event: LauncherEnded) -> list[Instruction]:
         self._launcher_runs = False
-        if not self._is_running:
+        if self._phase not in _ALIVE:
             return []
         if self._search.is_on:
             return []  # It ended for want of the rank that is waited for, as the others did.
@@ -378,7 +393,7 @@ class Policy:
         self._daemon_count -= 1
         if event.reason:
             self._lost_daemon = event
-        return self._complete_when_done() if self._is_running and not self._ranks.has_failed else []
+        return self._complete_when_done() if self._phase in _ALIVE and not self._ranks.has_failed else []
 
     def _on_lost(self, event: Lost) -> list[Instruction]:
         self._nodes.discard(event.node)
@@ -441,7 +456,7 @@ class Policy:
 
     def _on_hung(self, event: Hung) -> list[Instruction]:
         self._hang = event.reason
-        if not event.ends or not self._is_running or self._end is not None:
+        if not event.ends or self._phase not in _ALIVE or self._end is not None:
             return []
         if event.lost is not None:
             return self._fail(self._ranks.blame(event.lost, f"it hung: {event.reason}"))
@@ -450,33 +465,40 @@ class Policy:
     def _kill(self) -> list[Instruction]:
         return [Kill(tuple(sorted(self._nodes))), SetTimer("kill", EMPTY_TIMEOUT_S)]
 
-    def _expire(self, timer: Timer) -> list[Instruction]:
-        expire: dict[Timer, Callable[[], list[Instruction]]] = {
-            "join": self._expire_join,
-            "limit": self._expire_limit,
-            "grace": self._expire_grace,
-            "cause": self._expire_cause,
-            "ask": self._expire_ask,
-            "kill": self._expire_kill,
-            "empty": self._expire_empty,
-            "settled": self._expire_settled,
-            "broken": self._expire_broken,
-            "launcher": self._expire_launcher,
-            "start": self._expire_start,
-            "launcher end": self._expire_launcher_end,
-        }
-        return expire[timer]()
+    def _expire(self, timer: Timer) -> list[Instruction]:  # noqa: C901, PLR0911 - a case a timer
+        if self._phase not in _PHASES[timer]:
+            return []
+        match timer:
+            case "join":
+                return self._expire_join()
+            case "launcher" | "start":
+                return self._expire_start()
+            case "limit":
+                return self._expire_limit()
+            case "ask":
+                return self._search.ask(self._nodes)
+            case "cause":
+                return self._expire_cause()
+            case "settled":
+                self._settled = self._broken is not None
+                return []
+            case "broken":
+                return self._expire_broken()
+            case "grace":
+                return self._kill()
+            case "launcher end" | "kill":
+                return self._empty(0.0)
+            case _:
+                return self._over()
 
     def _expire_join(self) -> list[Instruction]:
-        if self._phase not in _BEFORE_RANKS or self._phase == "checking":
-            return []
         missing = sorted(self._expected - self._answered)
         what = ", ".join(f"node {node}" for node in missing)
         reason = f"{what} did not answer within {format_seconds(self._join_timeout_s)}"
         return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=missing[0]))
 
     def _expire_limit(self) -> list[Instruction]:
-        if not self._is_running or self._end is not None:
+        if self._end is not None:
             return []
         reason = f"it ran into its time limit of {format_seconds(self._limit_s)}"
         if self._hang:
@@ -484,53 +506,29 @@ class Policy:
         self._end = Finish(status.CANCELED, TIMEOUT_CODE, reason)
         return self._stop(reason)
 
-    def _expire_grace(self) -> list[Instruction]:
-        return self._kill() if self._phase == "stopping" else []
-
-    def _expire_kill(self) -> list[Instruction]:
-        return self._empty(0.0) if self._phase == "stopping" else []
-
-    def _expire_empty(self) -> list[Instruction]:
-        return self._over() if self._phase == "emptying" else []
-
-    def _expire_settled(self) -> list[Instruction]:
-        self._settled = self._broken is not None
-        return []
-
     def _expire_broken(self) -> list[Instruction]:
         broken = self._broken
-        if broken is None or not self._is_running or self._search.is_on:
+        if broken is None or self._search.is_on:
             return []
         unfinished = self._ranks.judge_unfinished(broken.reason)
         end = Finish(status.FAILED, broken.code, broken.reason, node=broken.node, blames="launcher")
         return self._fail(unfinished or end)
 
-    def _expire_launcher(self) -> list[Instruction]:
-        if self._phase != "starting":
-            return []
-        labels = ", ".join(map(self._ranks.label_of, self._ranks.list_late()))
-        reason = f"{self._launcher} did not start rank {labels} within {format_seconds(LAUNCHER_TIMEOUT_S)}"
-        return self._fail(Finish(status.FAILED, 1, reason, node=0))
-
     def _expire_start(self) -> list[Instruction]:
-        if self._phase != "starting":
-            return []
-        if self._ranks.has_progressed():
+        if not self._launcher and self._ranks.has_progressed():
             return [SetTimer("start", START_TIMEOUT_S)]
         late = self._ranks.list_late()
+        labels = [self._ranks.label_of(rank) for rank in late]
+        if self._launcher:
+            limit = format_seconds(LAUNCHER_TIMEOUT_S)
+            reason = f"{self._launcher} did not start rank {', '.join(labels)} within {limit}"
+            return self._fail(Finish(status.FAILED, 1, reason, node=0))
         nodes = sorted({self._ranks.node_of(rank) for rank in late})
-        who = name_several("rank", [self._ranks.label_of(rank) for rank in late])
         where = ", ".join(f"node {node}" for node in nodes)
-        reason = f"{where} did not start {who} within {format_seconds(START_TIMEOUT_S)}"
+        reason = (
+            f"{where} did not start {name_several('rank', labels)} within {format_seconds(START_TIMEOUT_S)}"
+        )
         return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=nodes[0]))
-
-    def _expire_launcher_end(self) -> list[Instruction]:
-        return self._empty(0.0) if self._is_running else []
-
-    @property
-    def _is_running(self) -> bool:
-        """Return whether ranks may be alive that nobody has told to end."""
-        return self._phase in ("starting", "running")
 
     def _on_emptied(self, event: Emptied) -> list[Instruction]:
         self._answered.add(event.node)

@@ -46,6 +46,10 @@ _NAMES_ITS_END = compile_late(r"terminated with|died with")
 
 _SIGKILL, _SIGTERM = 9, 15
 
+_RECORDED = ("peak_bytes", "said", "port_holder", "full_disk", "warm_process", "memory_ran_out")
+_RECORDED_WHERE_KNOWN = ("crash", "gave_up", "sent_by", "shared_memory")
+"""Facts of a rank that failed, as they are in ``ExitEvidence``."""
+
 
 def record_evidence(ended: RankEnded, wall: Callable[[float], float]) -> RecordedEvidence:
     """Return the evidence for the event of a rank's end; ``wall`` makes seconds since 1970 of the rank's times."""
@@ -68,21 +72,9 @@ def _record_facts(ended: RankEnded, wall: Callable[[float], float]) -> RecordedE
         recorded["told"] = None if evidence.told_at is None else wall(evidence.told_at)
     if ended.code == 0:
         return recorded
-    recorded["peak_bytes"] = evidence.peak_bytes
-    recorded["said"] = evidence.said
-    recorded["port_holder"] = evidence.port_holder
-    recorded["full_disk"] = evidence.full_disk
-    recorded["warm_process"] = evidence.warm_process
-    recorded["memory_ran_out"] = evidence.memory_ran_out
-    if evidence.crash:
-        recorded["crash"] = evidence.crash
-    if evidence.gave_up:
-        recorded["gave_up"] = evidence.gave_up
-    if evidence.sent_by:
-        recorded["sent_by"] = evidence.sent_by
-    if evidence.shared_memory:
-        recorded["shared_memory"] = evidence.shared_memory
-    return recorded
+    facts = {name: getattr(evidence, name) for name in _RECORDED}
+    facts |= {name: fact for name in _RECORDED_WHERE_KNOWN if (fact := getattr(evidence, name))}
+    return cast("RecordedEvidence", {**recorded, **facts})
 
 
 def choose_failure(evidence: ExitEvidence, at: float) -> ChosenFailure | None:

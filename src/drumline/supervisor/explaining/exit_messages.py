@@ -67,15 +67,14 @@ def describe_cause(exit_: RankExited) -> str:
         message = f"{failure['type']}: {failure['message']}" if failure["message"] else failure["type"]
         place = format_place(failure) + _name_inner_rank(failure)
         said = _name_chosen_code(exit_, failure) or message
-        return (
-            said
-            + place
-            + _explain_killed_worker(message, evidence)
-            + _explain_full_disk(evidence)
-            + _explain_port(evidence)
-            + _name_interpreter(failure)
-            + "".join(f"; {clause}" for clause in failure.get("circumstances", ()))
-            + _hint(message)
+        return _join_clauses(
+            said + place,
+            _explain_killed_worker(message, evidence),
+            evidence.get("full_disk", ""),
+            evidence.get("port_holder", ""),
+            _name_interpreter(failure),
+            *failure.get("circumstances", ()),
+            _hint(message),
         )
     if exit_.signal and evidence.get("warm_process"):
         return _explain_warm_process(evidence)
@@ -85,7 +84,11 @@ def describe_cause(exit_: RankExited) -> str:
     if 128 < code < 128 + 65:
         return f"exit code {code}: a command in it was killed by {describe_signal(code - 128, evidence)}"
     words = _describe_code(code, evidence)
-    return words + _explain_port(evidence) + _hint(words)
+    return _join_clauses(words, evidence.get("port_holder", ""), _hint(words))
+
+
+def _join_clauses(*clauses: str) -> str:
+    return "; ".join(clause for clause in clauses if clause)
 
 
 def _describe_code(code: int, evidence: RecordedEvidence) -> str:
@@ -132,7 +135,7 @@ _HINTS = (
 
 
 def _hint(cause: str) -> str:
-    return next((f"; {hint}" for pattern, hint in _HINTS if pattern.search(cause)), "")
+    return next((hint for pattern, hint in _HINTS if pattern.search(cause)), "")
 
 
 _PYTHONS_OWN = compile_late(
@@ -150,24 +153,15 @@ def format_place(found: Mapping[str, Any]) -> str:
     return f" ({found['file']}:{found['line']}{f', in {inside}' if inside else ''})"
 
 
-def _explain_port(evidence: RecordedEvidence) -> str:
-    """Explain which process held the port that the rank could not have; empty when that is not known."""
-    return f"; {evidence['port_holder']}" if evidence.get("port_holder") else ""
-
-
 def _explain_killed_worker(message: str, evidence: RecordedEvidence) -> str:
     """Explain why a process of PyTorch's loader was killed: the loader says that it was, and not why."""
     if "is killed by signal: Bus error" in message and evidence.get("shared_memory"):
-        return f"; {evidence['shared_memory']}"
+        return evidence["shared_memory"]
     if "is killed by signal: Killed" not in message:
         return ""
     if evidence.get("memory_ran_out"):
-        return "; memory had run out"
-    return "; often because memory has run out, but nothing says so here"
-
-
-def _explain_full_disk(evidence: RecordedEvidence) -> str:
-    return f"; {evidence['full_disk']}" if evidence.get("full_disk") else ""
+        return "memory had run out"
+    return "often because memory has run out, but nothing says so here"
 
 
 def _name_interpreter(failure: RecordedFailure) -> str:
@@ -176,8 +170,8 @@ def _name_interpreter(failure: RecordedFailure) -> str:
     if not python:
         return ""
     if _BUILT.search(python):
-        return f"; the Python is {python}: add the package to the job's environment"
-    return f"; the Python is {python}: install the package there, or name another Python with --python"
+        return f"the Python is {python}: add the package to the job's environment"
+    return f"the Python is {python}: install the package there, or name another Python with --python"
 
 
 _BUILT = compile_late(r"/environments/[0-9a-f]{32}/")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from drumline.contract.folder import RunFolder
-    from drumline.contract.plan import Build, Plan
+    from drumline.contract.plan import Plan
 
 
 _PROGRESS_S = 2.0
@@ -61,12 +61,6 @@ def _is_to_be_built(plan: Plan) -> bool:
     return not is_ready(plan.build)
 
 
-def _note_use(folder: RunFolder, build: Build) -> None:
-    from drumline.staging.environments.state import note_use
-
-    note_use(build, folder.path)
-
-
 def begin_preparation(folder: RunFolder, plan: Plan) -> HelperProcesses:
     """Start to fetch and build, in the background. Raises OSError."""
     helpers = HelperProcesses(folder, plan)
@@ -77,7 +71,9 @@ def begin_preparation(folder: RunFolder, plan: Plan) -> HelperProcesses:
             if _is_to_be_built(plan):
                 helpers.start("building its environment", _ENVIRONMENT, folder.path)
             else:
-                _note_use(folder, plan.build)
+                from drumline.staging.environments.state import note_use
+
+                note_use(plan.build, folder.path)
                 ready = e.EnvironmentReady(
                     wall_time(), plan.build.digest, plan.build.prefix, 0.0, reused=True
                 )
@@ -192,12 +188,10 @@ class HelperProcesses:
         if code == 0:
             return
         ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        said = self._failure or {"message": f"{self._tasks[descriptor]} {ended}; {self._see()}"}
-        told, hint = str(said.get("message", "")), str(said.get("hint") or "")
-        raise NodeError(f"{told} ({hint})" if hint else told)
-
-    def _see(self) -> str:
-        return f"see {os.path.join(self._folder.system_logs, 'preparation.log')}"
+        log = os.path.join(self._folder.system_logs, "preparation.log")
+        failure = self._failure or {"message": f"{self._tasks[descriptor]} {ended}; see {log}"}
+        reason, hint = str(failure.get("message", "")), str(failure.get("hint") or "")
+        raise NodeError(f"{reason} ({hint})" if hint else reason)
 
     def _take(self, message: dict[str, Any]) -> None:
         kind = message.get("type")

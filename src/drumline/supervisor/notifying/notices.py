@@ -51,9 +51,11 @@ class JobNotices:
         if not wanted:
             return
         try:
-            self._start(
-                {**self._describe(event, kinds), "receivers": [self._complete(one) for one in wanted]}
-            )
+            receivers = [
+                {**receiver, "url": self._secrets.get(URL_PREFIX + str(receiver["name"]), "")}
+                for receiver in wanted
+            ]
+            self._start({**self._describe(event, kinds), "receivers": receivers})
         except OSError as error:
             print(f"could not notify: {error}", file=sys.stderr, flush=True)
 
@@ -66,9 +68,6 @@ class JobNotices:
             poller.poll(LIMIT_S * 1000)
             os.close(end)
         self._ends.clear()
-
-    def _complete(self, receiver: Mapping[str, Any]) -> dict[str, Any]:
-        return {**receiver, "url": self._secrets.get(URL_PREFIX + str(receiver["name"]), "")}
 
     def _describe(self, event: e.Event, kinds: set[str]) -> dict[str, Any]:
         ended = event if isinstance(event, e.JobEnded) else None

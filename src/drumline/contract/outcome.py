@@ -116,6 +116,8 @@ class Outcome:
         """Which parts of its run folder were removed, and when."""
         self.attempts: list[e.AttemptEnded] = []
         """Those that failed or were preempted, and were followed by another."""
+        self.began: dict[int, float] = {}
+        """When each attempt began, by its number."""
         self.warnings: list[e.JobWarned] = []
         """Of the latest attempt."""
         self.drills: dict[str, DrillOutcome] = {}
@@ -170,6 +172,9 @@ _STATUS_AFTER: dict[type[e.Event], str] = {
 }
 
 
+_BEGINS = (e.JobStarting, e.AgentJoined, e.RankStarted)
+
+
 def fold(events: Iterable[e.Event], before: Outcome | None = None) -> Outcome:
     """
     Return the outcome after these events, in the order of the file. The first terminal status stays.
@@ -178,6 +183,8 @@ def fold(events: Iterable[e.Event], before: Outcome | None = None) -> Outcome:
     """
     outcome = before or Outcome()
     for event in events:
+        if isinstance(event, _BEGINS):
+            outcome.began.setdefault(len(outcome.attempts), event.time)
         _apply(outcome, event)
     return outcome
 
@@ -202,7 +209,8 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
         outcome.started = _earliest(outcome.started, event.time)
         outcome.ranks[event.rank] = RankOutcome(event.rank, event.node, event.pid, event.time)
     elif isinstance(event, e.RankExited):
-        _end_rank(outcome, event)
+        rank = outcome.ranks.setdefault(event.rank, RankOutcome(event.rank, event.node))
+        rank.ended, rank.code, rank.signal, rank.error = event.time, event.code, event.signal, event.error
     elif isinstance(event, e.JobEnded) and not outcome.is_final:
         outcome.status, outcome.reason, outcome.exit_code = event.status, event.reason, event.exit_code
         outcome.failed_rank, outcome.failed_node, outcome.ended = event.rank, event.node, event.time
@@ -248,10 +256,18 @@ def _apply_to_attempt(outcome: Outcome, event: e.Event) -> None:
         outcome.reason = f"the agent of node {event.node} {event.reason}" if event.reason else ""
     elif isinstance(event, e.NodeLost):
         _lose_ranks((rank for rank in outcome.ranks.values() if rank.node == event.node), event.time)
-    elif isinstance(event, (e.AttemptEnded, e.JobHung, e.JobWentOn)):
+    elif isinstance(event, (e.JobHung, e.JobWentOn)):
         outcome.hang = event.reason if isinstance(event, e.JobHung) else ""
-        if isinstance(event, e.AttemptEnded):
-            _start_again(outcome, event)
+    elif isinstance(event, e.AttemptEnded):
+        outcome.hang = ""
+        outcome.attempts.append(event)
+        for experiment in outcome.experiments.values():
+            if not experiment.status:
+                experiment.ended, experiment.status = event.time, status.FAILED
+                experiment.reason = "its attempt ended"
+        outcome.ranks.clear()
+        outcome.warnings.clear()
+        outcome.agents.clear()
 
 
 def _apply_to_step(outcome: Outcome, event: e.Event) -> None:
@@ -280,8 +296,7 @@ def _apply_drill(outcome: Outcome, event: e.Event) -> None:
 
 def _apply_experiment(outcome: Outcome, event: e.Event) -> None:
     if isinstance(event, e.ExperimentBegan):
-        made = ExperimentOutcome(event.experiment, event.number, event.time)
-        outcome.experiments[event.experiment] = made
+        outcome.experiments[event.experiment] = ExperimentOutcome(event.experiment, event.number, event.time)
     elif isinstance(event, e.ExperimentEnded):
         made = ExperimentOutcome(event.experiment, None, None)
         one = outcome.experiments.setdefault(event.experiment, made)
@@ -300,22 +315,7 @@ def _apply_users(outcome: Outcome, event: e.Event) -> None:
         outcome.archived = isinstance(event, e.JobArchived)
 
 
-def _start_again(outcome: Outcome, event: e.AttemptEnded) -> None:
-    outcome.attempts.append(event)
-    for one in outcome.experiments.values():
-        if not one.status:
-            one.ended, one.status, one.reason = event.time, status.FAILED, "its attempt ended"
-    outcome.ranks.clear()
-    outcome.warnings.clear()
-    outcome.agents.clear()
-
-
 def _lose_ranks(ranks: Iterable[RankOutcome], time: float) -> None:
     for rank in ranks:
         if rank.ended is None and rank.lost is None:
             rank.lost = time
-
-
-def _end_rank(outcome: Outcome, event: e.RankExited) -> None:
-    rank = outcome.ranks.setdefault(event.rank, RankOutcome(event.rank, event.node))
-    rank.ended, rank.code, rank.signal, rank.error = event.time, event.code, event.signal, event.error

@@ -10,7 +10,7 @@ from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
 from drumline.control.facts import description
-from drumline.control.facts.job import describe_folder
+from drumline.control.facts.job import JobFacts
 from drumline.control.logs import stream
 from drumline.control.observing import timeline, timeline_text
 from drumline.control.observing.parts import experiments
@@ -79,7 +79,7 @@ def test_a_failed_one_is_said_where_the_job_ends_and_on_its_page(job):
     folder, outcome = read(job)
     said = f"experiment z1 failed: {WHY}"
     assert f"  {said}\n" in stream.ending(folder, outcome)
-    assert describe_folder(folder, outcome)["warnings"] == [said]
+    assert JobFacts(folder, outcome).warnings == [said]
 
 
 def test_a_timeline_has_their_times(job):

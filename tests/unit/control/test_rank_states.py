@@ -6,7 +6,7 @@ from made_jobs import MadeJob
 from drumline.contract import events as e
 from drumline.contract.errors import UsageError
 from drumline.control.facts.description import show_job
-from drumline.control.facts.job import describe_page
+from drumline.control.facts.job import read_facts
 from drumline.control.facts.ranks import describe_ranks
 
 VERDICT = {"rank": 2, "node": 1, "cut_off": [0], "stopped": [1], "failed_too": [3]}
@@ -57,8 +57,7 @@ def test_ranks_of_a_lost_node_are_lost_wherever_states_are_shown(job):
     job.start()
     job.add(exited(1, 0), e.NodeLost(1012.0, 1, "was killed by SIGKILL"))
     assert states(job) == ["running", "completed", "lost", "lost"]
-    shown = describe_page(job.name)
-    assert [(one["state"], one["ranks"]) for one in shown["rank_states"]] == [
+    assert read_facts(job.name).rank_groups == [
         ("lost", ["2", "3"]),
         ("running", ["0"]),
         ("done", ["1"]),

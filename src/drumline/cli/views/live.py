@@ -60,13 +60,11 @@ def follow_parts(folder: RunFolder, out: TextIO) -> Outcome:
 
 def format_ending(folder: RunFolder, outcome: Outcome) -> str:
     """Return the lines below the last table: how it ended, and what to do next."""
-    described = job.describe_folder(folder, outcome)
     lines = (
         [f"job {folder.name} {outcome.status.lower()}: {to_line(outcome.reason)}"] if outcome.reason else []
     )
-    return "".join(
-        line + "\n" for line in [*lines, *([f"next: {described['next']}"] if described["next"] else [])]
-    )
+    command = job.choose_next(job.JobFacts(folder, outcome), has_metrics=False)
+    return "".join(line + "\n" for line in [*lines, *([f"next: {command}"] if command else [])])
 
 
 def format_parts(

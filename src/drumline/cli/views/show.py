@@ -87,10 +87,10 @@ def print_page(name: str) -> None:
     from drumline.cli.columns import PAGE_WIDTH, terminal_width
     from drumline.cli.pager import print_text
     from drumline.cli.views.page import format_page
-    from drumline.control.facts.job import describe_page
+    from drumline.control.facts.job import read_facts
 
     width = terminal_width(PAGE_WIDTH) if sys.stdout.isatty() else PAGE_WIDTH
-    print_text("".join(line + "\n" for line in format_page(describe_page(name), width)))
+    print_text("".join(line + "\n" for line in format_page(read_facts(name), width)))
 
 
 def _services_arguments(parser: Parser) -> None:

@@ -1,4 +1,4 @@
-"""What is new in a home: rows of the list of jobs; of chosen jobs events, each with one line about it, and logs."""
+"""News of a home: rows of the list of jobs; of chosen jobs events, each with one line about it, and logs."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Message(NamedTuple):
 
 
 class Feed:
-    """Of one home, for many viewers. Used by one thread at a time, with the home's workspace chosen."""
+    """The news of one home, for many viewers. Used by one thread at a time, with the home's workspace chosen."""
 
     def __init__(self, table: JobTable, figures: RowFigures) -> None:
         self._table = table

@@ -1,8 +1,8 @@
 """
-The facts of a job's page: how it stands, why, where the time went, what it logged and wrote, and what to do next.
+The facts of a job: how it stands, why, where the time went, what it logged and wrote, and what to do next.
 
-Values for programs to draw, in a terminal, a notebook or a web page: times are seconds, sizes bytes, text is as the
-job wrote it and not safe for a terminal.
+Values to draw in a terminal, a notebook or a web page: times are seconds, sizes bytes, text is as the job wrote it and
+not safe for a terminal.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ from __future__ import annotations
 import os
 import re
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.errors import DAMAGED, DamagedError
 from drumline.contract.folder import RunFolder, load_plain
 from drumline.contract.hiding import hide_in, hide_in_job
+from drumline.contract.plan import Plan
+from drumline.contract.record import NamedTuple
 from drumline.control.facts import description
 from drumline.control.facts.jobs import KnownJobs, compute_of, describe_row, main_metric
 from drumline.control.jobs.lookup import as_arguments, folder_of, load_yaml, read_spec
@@ -25,11 +27,11 @@ from drumline.control.observing.steps.telling import describe_steps
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable
 
     from drumline.contract.outcome import Outcome
+    from drumline.tracking.metrics import Point
     from drumline.tracking.series import Series
-
 
 _LAST_LINES = 10
 _MOST_METRICS = 8
@@ -44,6 +46,7 @@ _SHORTEST_PHASE_S = 0.005
 _NOTES = "link: "
 """The beginning of a plan's warnings that a reader of the job's times must know."""
 
+_MOST_SPEC = 4 << 20
 _NEW_SENTENCE = re.compile(
     r"; (?=(?:ranks? [\w, -]+ (?:failed the same way|failed too|(?:was|were) then (?:cut off|stopped))))"
     r"| \((?=attempt \d+; not restarted: )"
@@ -54,67 +57,279 @@ _LOW_IS_GOOD = re.compile(r"(^|[^a-z])(loss|error|err|perplexity|ppl|wer|cer|mae
 _HIGH_IS_GOOD = re.compile(r"(^|[^a-z])(acc|accuracy|f1|auc|bleu|reward)($|[^a-z])")
 
 
-def describe_page(name: str) -> dict[str, Any]:
-    """Recover the job where that is necessary, and return the facts of its page. Raises NotFoundError."""
+class AttemptFacts(NamedTuple):
+    """One attempt, counted from 0. ``kind``: as of AttemptEnded; of the latest its status, empty while it goes on."""
+
+    number: int
+    began: float | None
+    ended: float | None
+    kind: str
+    reason: str
+
+
+class RankGroup(NamedTuple):
+    """The labels of the ranks in one state."""
+
+    state: str
+    ranks: list[str]
+
+
+class FailedRank(NamedTuple):
+    """The rank that failed first, with the place in its code where that is known, and the end of its log."""
+
+    rank: int
+    label: str
+    node: int | None
+    file: str | None
+    line: int | None
+    function: str | None
+    last_lines: list[str]
+
+
+class StartFacts(NamedTuple):
+    """The start of an attempt: how long it took, and each phase of it; None: it goes on."""
+
+    total_s: float
+    phases: list[tuple[str, float | None]]
+
+
+class MetricFacts(NamedTuple):
+    """The figures of a metric. ``best``: of one whose name says which values are good."""
+
+    metric: str
+    last: float | None
+    lowest: float | None
+    highest: float | None
+    best: Point | None
+
+
+class UseFacts(NamedTuple):
+    """The use of all ranks together."""
+
+    peak_memory_bytes: int
+    mean_cpu_percent: float | None
+
+
+class MeasuredFolder(NamedTuple):
+    """A folder of the job, or its code. ``files`` None: code that was used in place. ``is_more``: than was counted."""
+
+    what: str
+    path: str
+    files: int | None = None
+    bytes: int = 0
+    is_more: bool = False
+    digest: str = ""
+    commit: str = ""
+    branch: str = ""
+
+
+def read_facts(name: str) -> JobFacts:
+    """Recover the job where that is necessary, and return its facts. Raises NotFoundError."""
     folder = folder_of(name)
-    return describe_folder(folder, recover(folder))
+    return JobFacts(folder, recover(folder))
 
 
-def describe_folder(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
-    """Return the facts of the page of a job whose outcome is known."""
-    spec = hide_in_job({**read_spec(folder), **outcome.edits})
-    now = outcome.ended or time.time()
-    page: dict[str, Any] = {
-        "name": folder.name,
-        "display_name": str(spec.get("display_name") or folder.name),
-        "experiment": str(spec.get("experiment_name") or "Default"),
-        "parent": str(spec.get("parent_job_name") or ""),
-        "type": outcome.kind,
-        "status": outcome.status,
-        "sentences": split_reason(outcome.reason),
-        "hang": outcome.hang,
-        "drills": _list_drills(outcome),
-        "warnings": _list_warnings(outcome),
-        "compute": compute_of(spec, outcome),
-        "created": outcome.created,
-        "started": outcome.started,
-        "ended": outcome.ended,
-        "seconds": None if outcome.started is None else max(0.0, now - outcome.started),
-        "waited_s": None if outcome.created is None else max(0.0, (outcome.started or now) - outcome.created),
-        "run_folder": folder.path,
-        "pruned": sorted(outcome.pruned),
-        "pruned_at": utc(min(outcome.pruned.values(), default=None)),
-    }
-    if outcome.kind == "command":
-        page |= _describe_command(folder, outcome, spec)
-    else:
-        page |= describe_parts(folder, outcome)
-    page["next"] = _choose_next(folder, outcome, page)
-    return page
+class JobFacts:
+    """All facts of a job. A file of it is read when a fact in it is asked for, and once."""
 
+    def __init__(self, folder: RunFolder, outcome: Outcome) -> None:
+        self.folder = folder
+        self.outcome = outcome
+        self.name = folder.name
+        self.sentences = split_reason(outcome.reason)
+        self.warnings = [warning.text for warning in outcome.warnings] + outcome.list_failed_experiments()
+        """What is likely wrong with the job, and the experiments of an autotuner that failed."""
+        self.pruned = sorted(outcome.pruned)
+        self.pruned_at = utc(min(outcome.pruned.values(), default=None))
 
-def describe_head(folder: RunFolder, outcome: Outcome, *, has_metrics: bool) -> dict[str, Any]:
-    """Return the facts with which a page begins: those that take no longer where a job has logged and written much."""
-    head: dict[str, Any] = {
-        "sentences": split_reason(outcome.reason),
-        "hang": outcome.hang,
-        "drills": _list_drills(outcome)[:_MOST_SAID],
-        "warnings": _list_warnings(outcome)[:_MOST_SAID],
-        "pruned": sorted(outcome.pruned),
-        "pruned_at": utc(min(outcome.pruned.values(), default=None)),
-    }
-    if outcome.kind == "command":
-        labels = {rank: label for rank, label, _ in _list_tasks(folder.read_json(folder.plan) or {})}
-        head["failed_rank"] = _describe_failed(folder, outcome, labels)
-        places = (("outputs", folder.outputs), ("named-outputs", folder.named_outputs))
-        known = {
-            "files": [{"what": what} for what, path in places if _has_files(path)],
-            "metrics": ["logged"] if has_metrics else [],
-        }
-    else:
-        known = describe_parts(folder, outcome)
-    head["next"] = _choose_next(folder, outcome, {**head, **known})
-    return head
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        """The job file with the user's changes, without values of secrets."""
+        return hide_in_job({**read_spec(self.folder), **self.outcome.edits})
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        """None: there is none, or it is damaged."""
+        try:
+            return Plan.read(self.folder.plan)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    @property
+    def display_name(self) -> str:
+        return str(self.spec.get("display_name") or self.name)
+
+    @property
+    def parent(self) -> str:
+        return str(self.spec.get("parent_job_name") or "")
+
+    @property
+    def compute(self) -> str:
+        return compute_of(self.spec, self.outcome)
+
+    @property
+    def waited_s(self) -> float | None:
+        created, until = self.outcome.created, self.outcome.started or self.outcome.ended or time.time()
+        return None if created is None else max(0.0, until - created)
+
+    @property
+    def attempts(self) -> list[AttemptFacts]:
+        """All attempts in order, the latest too; none of a job without ranks."""
+        outcome = self.outcome
+        if outcome.kind != "command":
+            return []
+        latest = len(outcome.attempts)
+        kind = outcome.status.lower() if outcome.is_final else ""
+        return [
+            *(
+                AttemptFacts(number, outcome.began.get(number), end.time, end.kind, end.reason)
+                for number, end in enumerate(outcome.attempts)
+            ),
+            AttemptFacts(
+                latest, outcome.began.get(latest), outcome.ended, kind, outcome.hang or outcome.reason
+            ),
+        ]
+
+    @property
+    def most_attempts(self) -> int | None:
+        """How many there may be; None: it is not started again."""
+        return self.plan.max_restarts + 1 if self.plan and self.plan.max_restarts else None
+
+    def list_drills(self, attempt: int | None = None) -> list[str]:
+        """List the sentences about failures that were made on purpose in an attempt; None: in the latest."""
+        if not self.outcome.drills:
+            return []
+        from drumline.control.drills import words
+
+        return words.list_sentences(self.outcome, attempt)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the plan warns of that a reader of the job's times must know."""
+        return [text for text in self.plan.warnings if text.startswith(_NOTES)] if self.plan else []
+
+    @property
+    def inputs(self) -> list[tuple[str, str]]:
+        """Name and value of each input; of data its path."""
+        return _list_inputs(self.spec.get("inputs"))
+
+    @property
+    def ranks_by_node(self) -> list[int]:
+        return [len(node.ranks) for node in self.plan.nodes] if self.plan else []
+
+    @property
+    def rank_groups(self) -> list[RankGroup]:
+        """The ranks of the latest attempt by state: failures first, those that are done last."""
+        groups: dict[str, list[str]] = {}
+        for number, rank in sorted(self.outcome.ranks.items()):
+            groups.setdefault(rank.state, []).append(self._label_of(number))
+        order = ("exit", "signal", "lost", "running", "done")
+        ordered = sorted(groups, key=lambda state: (order.index(state.partition(" ")[0]), state))
+        return [RankGroup(state, groups[state]) for state in ordered]
+
+    @cached_property
+    def _labels(self) -> dict[int, str]:
+        return {task.rank: task.label for task in self.plan.ranks} if self.plan else {}
+
+    def _label_of(self, rank: int) -> str:
+        return self._labels.get(rank, str(rank))
+
+    @cached_property
+    def failed_rank(self) -> FailedRank | None:
+        rank = self.outcome.failed_rank
+        if rank is None or self.outcome.kind != "command":
+            return None
+        from drumline.control.logs.follow import last_lines
+        from drumline.control.terminal import decode
+
+        verdict = self.outcome.verdict or {}
+        lines = last_lines(self.folder, self.plan, rank, _LAST_LINES) if self.plan else []
+        return FailedRank(
+            rank,
+            self._label_of(rank),
+            self.outcome.failed_node,
+            verdict.get("file"),
+            verdict.get("line"),
+            verdict.get("function"),
+            [decode(line) for line in lines],
+        )
+
+    @property
+    def start(self) -> StartFacts | None:
+        """How long the phases of the latest attempt's start took; None: nothing is known of it."""
+        from drumline.control.observing import timeline
+        from drumline.control.observing.charts.attempt_starts import read_starts
+
+        starts = read_starts(self.folder)
+        if not len(starts):
+            return None
+        latest = len(starts) - 1
+        start = timeline.describe_attempt(starts.find(self.folder, latest), len(starts), starts.find_zero(0))
+        phases = [
+            (phase["phase"], phase["took_s"])
+            for phase in start["phases"]
+            if not phase["part_of"] and (phase["took_s"] is None or phase["took_s"] >= _SHORTEST_PHASE_S)
+        ]
+        return StartFacts(start["total_s"], phases) if phases and start["total_s"] else None
+
+    def read_metrics(self) -> tuple[list[MetricFacts], int]:
+        """Return the most important metrics, and how many more there are."""
+        if self.outcome.started is None:
+            return [], 0
+        from drumline.control.observing.metrics import read_metrics
+
+        logged = read_metrics(self.folder, limit_s=_METRICS_LIMIT_S)
+        own = {series.name: series for series in reversed(logged.series) if len(series)}
+        first = main_metric(own)
+        names = sorted(own, key=lambda name: (name != first, name))
+        left_out = logged.left_out + max(0, len(names) - _MOST_METRICS)
+        return [_describe_series(own[name]) for name in names[:_MOST_METRICS]], left_out
+
+    @property
+    def training(self) -> dict[str, Any] | None:
+        return describe_steps(self.folder, self.outcome)
+
+    @property
+    def use(self) -> UseFacts | None:
+        """None: it was not sampled."""
+        if not self.outcome.ranks:
+            return None
+        from drumline.control.observing import usage
+
+        used = usage.summarize_usage(self.folder, self.outcome)
+        if not used:
+            return None
+        means = [rank["mean_cpu_percent"] for rank in used["ranks"] if rank["mean_cpu_percent"] is not None]
+        peak = max(rank["peak_memory_bytes"] or 0 for rank in used["ranks"])
+        return UseFacts(peak, round(sum(means) / len(means), 1) if means else None)
+
+    @property
+    def folders(self) -> list[MeasuredFolder]:
+        """What the job wrote, and its code."""
+        folder = self.folder
+        places = (
+            ("outputs", folder.outputs),
+            ("named-outputs", folder.named_outputs),
+            ("user_logs", folder.user_logs),
+        )
+        written = [_measure_folder(what, path) for what, path in places]
+        properties = self.spec.get("properties")
+        properties = properties if isinstance(properties, dict) else {}
+        digest, in_place = self.plan.snapshot if self.plan else "", properties.get("drumline.working_folder")
+        code = []
+        if digest and "/" not in digest:
+            commit = str(properties.get("azureml.git.commit") or "")
+            branch = str(properties.get("azureml.git.branch") or "")
+            measured = _measure_folder("code", os.path.join(folder.root, "snapshots", digest))
+            code = [measured._replace(digest=digest, commit=commit, branch=branch)]
+        elif in_place:
+            code = [MeasuredFolder("code", str(in_place))]
+        return [place for place in written if place.files] + code
+
+    @cached_property
+    def parts(self) -> dict[str, Any]:
+        """The steps of a pipeline in their order, or the trials of a sweep, the best first."""
+        return describe_parts(self.folder, self.outcome)
 
 
 def split_reason(reason: str) -> list[str]:
@@ -128,178 +343,19 @@ def split_reason(reason: str) -> list[str]:
     return [part.removesuffix(")") if part.startswith("attempt ") else part for part in parts]
 
 
-# a job with ranks
-
-
-def _describe_command(folder: RunFolder, outcome: Outcome, spec: Mapping[str, Any]) -> dict[str, Any]:
-    plan = folder.read_json(folder.plan) or {}
-    tasks = _list_tasks(plan)
-    labels = {rank: label for rank, label, _ in tasks}
-    most = plan.get("max_restarts")
-    return {
-        "command": str(spec.get("command") or ""),
-        "inputs": _list_inputs(spec.get("inputs")),
-        "ranks_by_node": _count_by_node(plan),
-        "attempt": len(outcome.attempts),
-        "attempts_most": most + 1 if isinstance(most, int) and most else None,
-        "earlier_attempts": [
-            {
-                "attempt": one.attempt,
-                "reason": one.reason,
-                "kind": one.kind,
-                "drills": _list_drills(outcome, one.attempt),
-            }
-            for one in outcome.attempts
-        ],
-        "notes": [one for one in plan.get("warnings") or () if str(one).startswith(_NOTES)],
-        "rank_states": _group_ranks(outcome, labels),
-        "failed_rank": _describe_failed(folder, outcome, labels),
-        "start": _describe_start(folder),
-        **_describe_metrics(folder, outcome),
-        "training": describe_steps(folder, outcome),
-        "usage": _describe_usage(folder, outcome),
-        "files": _describe_files(folder, plan, spec),
-    }
-
-
-def _list_drills(outcome: Outcome, attempt: int | None = None) -> list[str]:
-    """List the sentences about failures that were made on purpose in an attempt; None: in the latest."""
-    if not outcome.drills:
-        return []
-    from drumline.control.drills import words
-
-    return words.list_sentences(outcome, attempt)
-
-
-def _list_warnings(outcome: Outcome) -> list[str]:
-    """List what is likely wrong with the job, and the experiments of an autotuner that failed."""
-    return [one.text for one in outcome.warnings] + outcome.list_failed_experiments()
-
-
-def _list_inputs(given: Any) -> list[dict[str, str]]:
-    """Return name and value of each input; of data its path."""
+def _list_inputs(given: Any) -> list[tuple[str, str]]:
     if not isinstance(given, dict):
         return []
     values = {
         name: value.get("path", value.get("value")) if isinstance(value, dict) else value
         for name, value in given.items()
     }
-    return [{"name": str(name), "value": str(value)} for name, value in values.items() if value is not None]
+    return [(str(name), str(value)) for name, value in values.items() if value is not None]
 
 
-def _list_tasks(plan: Mapping[str, Any]) -> list[tuple[int, str, int]]:
-    """Return number, label and node of each rank of a plan; none of one that is damaged."""
-    try:
-        return [
-            (int(task["rank"]), str(task["label"]), int(node["node"]))
-            for node in plan["nodes"]
-            for task in node["ranks"]
-        ]
-    except (LookupError, TypeError, ValueError):
-        return []
-
-
-def _count_by_node(plan: Mapping[str, Any]) -> list[int]:
-    counts: dict[int, int] = {}
-    for _, _, node in _list_tasks(plan):
-        counts[node] = counts.get(node, 0) + 1
-    return list(counts.values())
-
-
-def _group_ranks(outcome: Outcome, labels: Mapping[int, str]) -> list[dict[str, Any]]:
-    """Group the ranks of the latest attempt by state: failures first, those that are done last."""
-    groups: dict[str, list[str]] = {}
-    for number, rank in sorted(outcome.ranks.items()):
-        groups.setdefault(rank.state, []).append(labels.get(number, str(number)))
-    order = ("exit", "signal", "lost", "running", "done")
-    ordered = sorted(groups, key=lambda state: (order.index(state.partition(" ")[0]), state))
-    return [{"state": state, "ranks": groups[state]} for state in ordered]
-
-
-def _describe_failed(folder: RunFolder, outcome: Outcome, labels: Mapping[int, str]) -> dict[str, Any] | None:
-    """Describe the rank that failed first, with the last lines of its log."""
-    number = outcome.failed_rank
-    if number is None:
-        return None
-    verdict = outcome.verdict or {}
-    return {
-        "rank": number,
-        "label": labels.get(number, str(number)),
-        "node": outcome.failed_node,
-        "file": verdict.get("file"),
-        "line": verdict.get("line"),
-        "function": verdict.get("function"),
-        "last_lines": _read_last_lines(folder, number),
-    }
-
-
-def _read_last_lines(folder: RunFolder, rank: int) -> list[str]:
-    from drumline.contract.plan import Plan
-    from drumline.control.logs.follow import last_lines
-    from drumline.control.terminal import decode
-
-    try:
-        plan = Plan.read(folder.plan)
-    except (OSError, ValueError, TypeError, KeyError):
-        return []
-    return [decode(line) for line in last_lines(folder, plan, rank, _LAST_LINES)]
-
-
-def _describe_start(folder: RunFolder) -> dict[str, Any] | None:
-    """Describe how long the phases of the latest attempt's start took; None if nothing is known of it."""
-    from drumline.control.observing import timeline
-    from drumline.control.observing.charts.attempt_starts import read_starts
-
-    starts = read_starts(folder)
-    if not len(starts):
-        return None
-    told = timeline.describe_attempt(starts.find(folder, len(starts) - 1), len(starts), starts.find_zero(0))
-    phases = [
-        {"phase": one["phase"], "seconds": one["took_s"]}
-        for one in told["phases"]
-        if not one["part_of"] and (one["took_s"] is None or one["took_s"] >= _SHORTEST_PHASE_S)
-    ]
-    return {"total_s": told["total_s"], "phases": phases} if phases and told["total_s"] else None
-
-
-def _describe_usage(folder: RunFolder, outcome: Outcome) -> dict[str, Any] | None:
-    """Describe what the ranks have used in all; None if that was not sampled."""
-    if not outcome.ranks:
-        return None
-    from drumline.control.observing import usage
-
-    found = usage.summarize_usage(folder, outcome)
-    if not found:
-        return None
-    means = [one["mean_cpu_percent"] for one in found["ranks"] if one["mean_cpu_percent"] is not None]
-    return {
-        "peak_memory_bytes": max(one["peak_memory_bytes"] or 0 for one in found["ranks"]),
-        "mean_cpu_percent": round(sum(means) / len(means), 1) if means else None,
-    }
-
-
-# metrics
-
-
-def _describe_metrics(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
-    if outcome.started is None:
-        return {"metrics": [], "metrics_left_out": 0}
-    from drumline.control.observing.metrics import read_metrics
-
-    found = read_metrics(folder, limit_s=_METRICS_LIMIT_S)
-    own = {one.name: one for one in reversed(found.series) if len(one)}
-    first = main_metric(own)
-    names = sorted(own, key=lambda name: (name != first, name))
-    return {
-        "metrics": [_describe_series(own[name]) for name in names[:_MOST_METRICS]],
-        "metrics_left_out": found.left_out + max(0, len(names) - _MOST_METRICS),
-    }
-
-
-def _describe_series(one: Series) -> dict[str, Any]:
-    """Describe a metric. ``best``: of a metric whose name says which values are good."""
-    figures = one.figures()
-    name = one.name.lower()
+def _describe_series(series: Series) -> MetricFacts:
+    figures = series.figures()
+    name = series.name.lower()
     wanted = (
         figures.lowest
         if _LOW_IS_GOOD.search(name)
@@ -307,62 +363,13 @@ def _describe_series(one: Series) -> dict[str, Any]:
         if _HIGH_IS_GOOD.search(name)
         else None
     )
-    best = None if wanted is None else next((point for point in one if point.value == wanted), None)
-    return {
-        "metric": one.name,
-        "run": one.run,
-        "last": figures.last.value if figures.last else None,
-        "step": figures.last.step if figures.last else None,
-        "lowest": figures.lowest,
-        "highest": figures.highest,
-        "best": None if best is None else {"value": best.value, "step": best.step},
-    }
+    best = None if wanted is None else next((point for point in series if point.value == wanted), None)
+    last = figures.last.value if figures.last else None
+    return MetricFacts(series.name, last, figures.lowest, figures.highest, best)
 
 
-# files
-
-
-def _describe_files(
-    folder: RunFolder, plan: Mapping[str, Any], spec: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    """Measure what the job wrote, and its code. ``path``: absolute."""
-    properties = spec.get("properties")
-    in_place = properties.get("drumline.working_folder") if isinstance(properties, dict) else None
-    found = []
-    for what, path in (
-        ("outputs", folder.outputs),
-        ("named-outputs", folder.named_outputs),
-        ("user_logs", folder.user_logs),
-    ):
-        measured = measure_folder(path)
-        if measured["files"]:
-            found.append({"what": what, "path": path, **measured})
-    digest = str(plan.get("snapshot") or "")
-    if digest and "/" not in digest:
-        path = os.path.join(folder.root, "snapshots", digest)
-        found.append(
-            {
-                "what": "code",
-                "path": path,
-                **measure_folder(path),
-                "digest": digest,
-                "git": _find_commit(properties),
-            }
-        )
-    elif in_place:
-        found.append({"what": "code", "path": str(in_place), "files": None, "bytes": None, "is_more": False})
-    return found
-
-
-def _find_commit(properties: Any) -> dict[str, str] | None:
-    """Return the commit and the branch that the code was at; None where it was in no repository."""
-    known = properties if isinstance(properties, dict) else {}
-    commit = known.get("azureml.git.commit")
-    return {"commit": str(commit), "branch": str(known.get("azureml.git.branch") or "")} if commit else None
-
-
-def measure_folder(path: str) -> dict[str, Any]:
-    """Count the files below a folder and their bytes. Links are not followed. ``is_more``: there are more than that."""
+def _measure_folder(what: str, path: str) -> MeasuredFolder:
+    """Count the files below a folder and their bytes. Links are not followed."""
     files = size = seen = 0
     left = [path]
     while left:
@@ -371,7 +378,7 @@ def measure_folder(path: str) -> dict[str, Any]:
                 for entry in entries:
                     seen += 1
                     if seen > _MOST_FILES:
-                        return {"files": files, "bytes": size, "is_more": True}
+                        return MeasuredFolder(what, path, files, size, is_more=True)
                     if entry.is_dir(follow_symlinks=False):
                         left.append(entry.path)
                     elif entry.is_file(follow_symlinks=False):
@@ -379,7 +386,7 @@ def measure_folder(path: str) -> dict[str, Any]:
                         size += entry.stat(follow_symlinks=False).st_size
         except OSError:
             continue  # Removed meanwhile, or not ours to read.
-    return {"files": files, "bytes": size, "is_more": False}
+    return MeasuredFolder(what, path, files, size)
 
 
 def _has_files(path: str) -> bool:
@@ -434,39 +441,37 @@ def sort_trials(trials: Iterable[dict[str, Any]], goal: str) -> list[dict[str, A
 # what to do next
 
 
-def _choose_next(folder: RunFolder, outcome: Outcome, page: Mapping[str, Any]) -> str:
+def choose_next(facts: JobFacts, *, has_metrics: bool) -> str:
     """Return a command that helps in this state of the job; empty where none does."""
-    name = as_arguments(folder.name)
+    outcome, folder, name = facts.outcome, facts.folder, as_arguments(facts.name)
     if outcome.kind != "command":
-        return _choose_next_part(outcome, page, name)
+        return _choose_next_part(facts, name)
     if not outcome.is_final:
-        if outcome.hang:
-            return f"drumline job stacks {name}"
-        return f"drumline job stream {name}"
+        return f"drumline job {'stacks' if outcome.hang else 'stream'} {name}"
     if "user_logs" in outcome.pruned:
         return ""  # Every command that shows or copies its logs would say that they are gone.
-    if outcome.status == status.FAILED and page["failed_rank"]:
-        label = str(page["failed_rank"]["label"])
+    if outcome.status == status.FAILED and facts.failed_rank:
+        label = facts.failed_rank.label
         return f"drumline job logs {name} --rank {label}" if label.isalnum() else f"drumline job logs {name}"
     if outcome.status == status.COMPLETED:
-        if not page["pruned"] and any(one["what"] in ("outputs", "named-outputs") for one in page["files"]):
+        if not facts.pruned and (_has_files(folder.outputs) or _has_files(folder.named_outputs)):
             return f"drumline job download {name} --all"
-        if page["metrics"]:
+        if has_metrics:
             return f"drumline job metrics {name}"
     return f"drumline job logs {name}" if outcome.started is not None else ""
 
 
-def _choose_next_part(outcome: Outcome, page: Mapping[str, Any], name: str) -> str:
+def _choose_next_part(facts: JobFacts, name: str) -> str:
     """Return a command for a pipeline or a sweep: the step that failed first, the best trial."""
+    outcome = facts.outcome
     if not outcome.is_final:
         return f"drumline job stream {name}"
-    jobs: Sequence[str]
     if outcome.kind == "sweep":
         wanted = status.COMPLETED if outcome.status == status.COMPLETED else status.FAILED
-        jobs = [one["trial"] for one in page["trials"] if one["status"] == wanted and one["trial"]]
+        jobs = [trial["trial"] for trial in facts.parts["trials"] if trial["status"] == wanted]
     else:
         ended = sorted(outcome.steps.values(), key=lambda step: step.ended or 0.0)
-        jobs = [step.job for step in ended if step.status == status.FAILED and step.job]
+        jobs = [step.job for step in ended if step.status == status.FAILED]
         if outcome.status == status.COMPLETED:
             return f"drumline job download {name} --all"
     known = [job for job in jobs if _is_there(job)]
@@ -480,22 +485,25 @@ def _is_there(job: str) -> bool:
 # the head of a job's page in the studio
 
 
-_MOST_SPEC = 4 << 20
-_BEGINS = (e.JobStarting, e.AgentJoined, e.RankStarted)
-_LISTED_EVENTS = (e.AttemptEnded, *_BEGINS)
-
-
 def describe_job(name: str) -> dict[str, Any]:
     """Recover the job where that is necessary, and describe it. Raises NotFoundError."""
-    folder = folder_of(name)
-    outcome = recover(folder)
+    facts = read_facts(name)
+    folder, outcome = facts.folder, facts.outcome
     known = KnownJobs()
     known.load([name])
     job = known.overview(name, with_metric=True, outcome=outcome)
     known.keep()
-    page = describe_head(folder, outcome, has_metrics=job.metric is not None)
-    failed = page.get("failed_rank") or {}
-    lines = [{"rank": failed["rank"], "text": line} for line in failed.get("last_lines", ())]
+    failed = facts.failed_rank
+    page: dict[str, Any] = {
+        "sentences": facts.sentences,
+        "hang": outcome.hang,
+        "drills": facts.list_drills()[:_MOST_SAID],
+        "warnings": facts.warnings[:_MOST_SAID],
+        "pruned": facts.pruned,
+        "pruned_at": facts.pruned_at,
+        "failed_rank": failed and failed._asdict(),
+        "next": choose_next(facts, has_metrics=job.metric is not None),
+    }
     return {
         "row": describe_row(job),
         "page": page,
@@ -503,8 +511,17 @@ def describe_job(name: str) -> dict[str, Any]:
         "reason": outcome.reason,
         "verdict": outcome.verdict,
         "hang": {"sentence": outcome.hang} if outcome.hang else None,
-        "last_lines": lines,
-        "attempts": list_attempts(folder.read_events(*_LISTED_EVENTS), outcome),
+        "last_lines": [{"rank": failed.rank, "text": line} for line in failed.last_lines] if failed else [],
+        "attempts": [
+            {
+                "number": attempt.number,
+                "began": utc(attempt.began),
+                "ended": utc(attempt.ended),
+                "kind": attempt.kind,
+                "sentence": attempt.reason,
+            }
+            for attempt in facts.attempts
+        ],
         "services": description.describe_services(outcome),
         "has_scale": os.path.isfile(folder.scale),
         "has_rehearsal": os.path.isfile(folder.rehearsal),
@@ -539,42 +556,6 @@ def _write_yaml(spec: Any) -> str:
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return str(yaml.dump(spec, Dumper=dumper, sort_keys=False, allow_unicode=True))
-
-
-def list_attempts(events: Iterable[e.Event], outcome: Outcome) -> list[dict[str, Any]]:
-    """
-    Describe the attempts of a job in order, each with when it began, how it ended and why.
-
-    ``kind``: as of AttemptEnded; of the latest its status, empty while it goes on.
-    """
-    if outcome.kind != "command":
-        return []
-    began: list[float | None] = [None]
-    for event in events:
-        if isinstance(event, e.AttemptEnded):
-            began.append(None)
-        elif isinstance(event, _BEGINS) and began[-1] is None:
-            began[-1] = event.time
-            if len(began) > len(outcome.attempts):
-                break  # A job may have a million events, and nothing else is looked for.
-    listed = [
-        {
-            "number": number,
-            "began": utc(began[number]) if number < len(began) else None,
-            "ended": utc(one.time),
-            "kind": one.kind,
-            "sentence": one.reason,
-        }
-        for number, one in enumerate(outcome.attempts)
-    ]
-    latest = {
-        "number": len(outcome.attempts),
-        "began": utc(began[-1]),
-        "ended": utc(outcome.ended),
-        "kind": outcome.status.lower() if outcome.is_final else "",
-        "sentence": outcome.hang or outcome.reason,
-    }
-    return [*listed, latest]
 
 
 def list_commands(name: str, outcome: Outcome) -> dict[str, str]:

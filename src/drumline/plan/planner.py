@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask, host_name_of
 from drumline.contract.record import NamedTuple, compile_late
-from drumline.plan import container, environment, parallel, shell, unsupported, values
-from drumline.plan.distributions import table
+from drumline.plan import container, environment, shell, unsupported, values
+from drumline.plan.distributions import parallel, table
 from drumline.plan.layout import oversubscription_warnings, shared_texts
 from drumline.plan.request import (
     asked_of,

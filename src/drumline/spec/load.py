@@ -11,7 +11,7 @@ import re
 from drumline.contract.errors import SpecError
 from drumline.spec.entity_types import JOB_TYPES, job_class, job_table
 from drumline.spec.kinds.values import Report
-from drumline.spec.reading.files import read_tree
+from drumline.spec.reading.files import forget_run, read_tree
 from drumline.spec.reading.source import Mapping, Scalar, Sequence, problem_at
 
 TYPE_CHECKING = False
@@ -54,8 +54,6 @@ def load_job(
     name, root, base_path = read_tree(source, relative_origin, params_override)
     kind = _job_type(root, name)
     if "run_folder" in root and "creation_context" in root:
-        from drumline.spec.reading.files import forget_run
-
         forget_run(root, job_table(kind).fields)
     values = job_table(kind).read(root, Report(base_path))
     values.pop("type", None)
@@ -100,11 +98,9 @@ def load_component(
 
     named: it must have a name, as whatever is registered; a job may refer to a file without one.
     """
-    from drumline.spec.foreign import is_function
+    from drumline.spec.foreign import component_of, is_function
 
     if is_function(source):
-        from drumline.spec.foreign import component_of
-
         return component_of(source)
     if hasattr(source, "_pipeline_function"):
         from drumline.spec.dsl import component_of_function

@@ -121,8 +121,6 @@ class CondaDependencies:
 
     def save_to_file(self, base_directory: str | os.PathLike[str], conda_file_path: str = "conda.yml") -> str:
         """Write the file, over what is there. Raises OSError."""
-        import os
-
         path = os.path.join(base_directory, conda_file_path)
         with open(path, "w", encoding="utf-8") as file:
             file.write(self.serialize_to_string())
@@ -155,8 +153,6 @@ def _is_azures(line: object) -> bool:
 
 def read_conda(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return what a conda file holds. Raises SpecError if it is missing or not a conda file."""
-    import os
-
     from drumline.spec.reading.files import read_yaml
     from drumline.spec.reading.source import plain
 

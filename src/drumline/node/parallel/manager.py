@@ -67,7 +67,7 @@ class Failed(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The settings as ``plan.parallel`` writes them. A threshold of -1: any number may fail."""
+    """The settings as ``plan.distributions.parallel`` writes them. A threshold of -1: any number may fail."""
 
     script: str
     arguments: str

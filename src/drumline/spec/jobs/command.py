@@ -108,10 +108,6 @@ class Command(RankProgram, Calling):
     ``notify``, whom to tell of its end and troubles.
     """
 
-    def _settle_arguments(self, others: dict[str, Any]) -> None:
-        super()._settle_arguments(others)
-        self._become_node()
-
     def _implied_component(self) -> CommandComponent:
         own = {name: deepcopy(getattr(self, name)) for name in _COMPONENT_FIELDS}
         with builder.building(None):

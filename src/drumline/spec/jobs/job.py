@@ -151,8 +151,6 @@ class Job(Located):
         setattr(self, attribute, target)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Job:
-        from copy import deepcopy
-
         copied = type(self).__new__(type(self))
         for name, value in self.__dict__.items():
             object.__setattr__(copied, name, value if name == "_root" else deepcopy(value, memo))
@@ -239,23 +237,22 @@ class Calling(Job):
     _input_example = ""
     """How its inputs are given in a call."""
 
-    def _become_node(self) -> None:
+    def _settle_arguments(self, others: dict[str, Any]) -> None:
         """End the constructor: take what the component has, and join the pipeline that is being built."""
+        super()._settle_arguments(others)
         self._is_pattern = self.called_component is None
         """Whether, within a pipeline, it is a node only as long as it is not called."""
         self._replaced: dict[str, Any] = {}
         """Inputs as they were before the call that it comes from gave others."""
-        if hasattr(self.called_component, "outputs"):
-            self._take_after(self.called_component)
+        component = self.called_component
+        if hasattr(component, "outputs"):
+            for name in self._adopted:
+                if getattr(self, name) is None:
+                    setattr(self, name, deepcopy(getattr(component, name)))
+            for name, output in component.outputs.items():
+                if name not in self.outputs:
+                    self.outputs[name] = deepcopy(output)
         builder.register(self)
-
-    def _take_after(self, component: Any) -> None:
-        for name in self._adopted:
-            if getattr(self, name) is None:
-                setattr(self, name, deepcopy(getattr(component, name)))
-        for name, output in component.outputs.items():
-            if name not in self.outputs:
-                self.outputs[name] = deepcopy(output)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Self:
         """Copy the job with some inputs replaced. Raises SpecError for an input that it does not have."""

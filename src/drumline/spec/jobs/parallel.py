@@ -128,10 +128,6 @@ class Parallel(ParallelSettings, Calling):
     component: Any = field(Anything(), default=None)
     drumline: OrEmpty[dict[str, Any]] = field(DRUMLINE, "Settings that only Drumline has.", factory=dict)
 
-    def _settle_arguments(self, others: dict[str, Any]) -> None:
-        super()._settle_arguments(others)
-        self._become_node()
-
     def _implied_component(self) -> ParallelComponent:
         own = {name: deepcopy(getattr(self, name)) for name in (*SETTINGS, "resources")}
         with builder.building(None):

@@ -7,13 +7,13 @@ import re
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity_types import job_table
-from drumline.spec.hints import did_you_mean
+from drumline.spec.hints import did_you_mean, unknown_attributes
 from drumline.spec.jobs.command import PYTHON_COMMAND_JOB
 from drumline.spec.jobs.job import to_dict
 from drumline.spec.kinds.values import Report, join
 from drumline.spec.parts.environment import check_recipe
 from drumline.spec.parts.io import PATTERN, RESERVED_OUTPUTS
-from drumline.spec.placeholders import undefined_inputs
+from drumline.spec.placeholders import legacy_forms, undefined_inputs
 from drumline.spec.reading.source import Mapping, Scalar, Sequence, find, plain, problem_at, wrap
 
 TYPE_CHECKING = False
@@ -103,9 +103,6 @@ def _same(written: object, now: object) -> bool:
 
 
 def _warnings(job: Job) -> list[str]:
-    from drumline.spec.hints import unknown_attributes
-    from drumline.spec.placeholders import legacy_forms
-
     warnings = [*job._warnings, *unknown_attributes(job)]
     command = getattr(job, "command", None)
     if isinstance(command, str) and not isinstance(_read_command(job), str):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import fill
 from drumline.spec.foreign_parts import ours
-from drumline.spec.hints import add_place, refuse_unknown
+from drumline.spec.hints import add_place, did_you_mean, key_hint, refuse_unknown
 from drumline.spec.kinds.fields import Declared, Field
 from drumline.spec.kinds.values import Kind, MapOf, OneOf, Report, join, lower, quote_node, refuse_wrong
-from drumline.spec.reading.source import Mapping, Scalar, plain, wrap
+from drumline.spec.reading.source import Mapping, Scalar, plain, problem_at, wrap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,8 +85,6 @@ class Record(Kind):
         return values
 
     def _unknown_key(self, key: Scalar, path: str, report: Report) -> None:
-        from drumline.spec.hints import key_hint
-
         name = key.value if isinstance(key.value, str) else key.text
         hint = key_hint(name, path, tuple(self.fields))
         report.add(f"unknown key {name!r} in {path or self.noun}", key, join(path, name), hint)
@@ -133,9 +131,6 @@ def find_type(root: Mapping, noun: str, known: Collection[str], refused: Contain
     """
     Return the type that a file states, one of ``known``. Raises SpecError; ``refused``: types of Azure's alone.
     """
-    from drumline.contract.errors import SpecError
-    from drumline.spec.reading.source import problem_at
-
     node = root.get("type")
     if node is None:
         what, hint = f"missing key 'type' in a {noun}", _list_known(known)
@@ -151,8 +146,6 @@ def explain_type(
     kind: str, shown: str, noun: str, known: Iterable[str], refused: Container[str] = ()
 ) -> tuple[str, str]:
     """Return why that is no type of such a thing here, and which are."""
-    from drumline.spec.hints import did_you_mean
-
     what = (
         f"{noun}s of type {kind!r} are not supported"
         if kind in refused

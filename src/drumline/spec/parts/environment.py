@@ -58,7 +58,6 @@ class CondaFile(Kind):
         return None
 
     def _read(self, full: str, node: Node, path: str, report: Report) -> None:
-        from drumline.contract.errors import SpecError
         from drumline.spec.reading.files import read_yaml
 
         before = report.enter(node, full, os.path.dirname(full))

@@ -9,12 +9,11 @@ from drumline.spec.entity import Written, to_dict
 from drumline.spec.hints import describe_ignored
 from drumline.spec.kinds.fields import Any, Located, OrEmpty, field
 from drumline.spec.kinds.records import Record, list_fields
-from drumline.spec.kinds.values import Anything, ListOf, MapOf, OneOf, PathText, Text, VersionText
+from drumline.spec.kinds.values import Anything, ListOf, MapOf, OneOf, PathText, Report, Text, VersionText
 from drumline.spec.paths import is_remote, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Mapping
 
 _TEXT = Text()
@@ -130,7 +129,6 @@ def from_tree(kind: str, root: Mapping, report: Report) -> Asset:
 
 def check_asset(asset: Asset) -> Asset:
     """Return an asset that was built or changed in Python, as its file would read. Raises SpecError."""
-    from drumline.spec.kinds.values import Report
     from drumline.spec.reading.files import wrap_file
 
     kind = next(kind for kind, known in _CLASSES.items() if isinstance(asset, known))

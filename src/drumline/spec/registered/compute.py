@@ -11,12 +11,12 @@ from drumline.spec.hints import describe_ignored, refuse_unknown
 from drumline.spec.kinds.fields import Any, Declared, OrEmpty, field
 from drumline.spec.kinds.lines import Amount, Count, Line, Quantity, SbatchOption, ScriptText, TimeLimit
 from drumline.spec.kinds.records import Record, explain_type, find_type, list_fields
-from drumline.spec.kinds.values import Anything, Flag, Integer, ListOf, MapOf, OneOf, Text
+from drumline.spec.kinds.values import Anything, Flag, Integer, ListOf, MapOf, OneOf, Report, Text
 from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drumline.spec.kinds.values import Kind, Report
+    from drumline.spec.kinds.values import Kind
     from drumline.spec.reading.source import Node
 
 
@@ -433,19 +433,15 @@ RECORDS = {
     ),
     "amlcompute": _table("an amlcompute", AmlCompute),
 }
-_CLASSES: dict[str, type[Compute]] = {
-    "slurm": SlurmCompute,
-    "local": LocalCompute,
-    "kubernetes": KubernetesCompute,
-    "amlcompute": AmlCompute,
-}
+_CLASSES: dict[str, type[Compute]] = dict(
+    zip(RECORDS, (SlurmCompute, LocalCompute, KubernetesCompute, AmlCompute), strict=True)
+)
 TYPES = tuple(_CLASSES)
 _OTHER_TYPES = ("virtualmachine", "computeinstance", "synapsespark")
 
 
 def from_dict(values: dict[str, Any], *, params_override: list[dict[str, Any]] | None = None) -> Compute:
     """Return the compute of such a mapping, checked. Raises SpecError with every problem."""
-    from drumline.spec.kinds.values import Report
     from drumline.spec.reading.files import wrap_file
 
     return from_tree(wrap_file(values, params_override), Report(""))

@@ -8,13 +8,12 @@ from drumline.spec.foreign_parts import ours
 from drumline.spec.hints import describe_ignored
 from drumline.spec.kinds.fields import Any, Declared, OrEmpty, field
 from drumline.spec.kinds.records import Record, find_type, list_fields, list_required
-from drumline.spec.kinds.values import Anything, Kind, MapOf, PathText, Text
+from drumline.spec.kinds.values import Anything, Kind, MapOf, PathText, Report, Text
 from drumline.spec.reading.source import Mapping, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from drumline.spec.kinds.schemas import Schemas
-    from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
 
 MASK = "********"
@@ -127,6 +126,15 @@ class Credentials(Kind):
         records = {id(record): record for record in self.records.values()}.values()
         return {"anyOf": [{"type": "object", "maxProperties": 0}, *map(schemas.make, records)]}
 
+
+_BY_KEY: dict[str, type[CredentialConfiguration]] = {
+    "account_key": AccountKeyConfiguration,
+    "sas_token": SasTokenConfiguration,
+    "client_secret": ServicePrincipalConfiguration,
+    "certificate": CertificateConfiguration,
+    "thumbprint": CertificateConfiguration,
+}
+"""The credentials of a mapping, told by a key that only they have."""
 
 _STORAGE = Credentials(
     {
@@ -257,17 +265,12 @@ def to_credentials(value: Any) -> CredentialConfiguration | None:
     if value is None or isinstance(value, CredentialConfiguration):
         return value
     if isinstance(value, dict):
-        if "account_key" in value:
-            return AccountKeyConfiguration(account_key=value["account_key"])
-        if "sas_token" in value:
-            return SasTokenConfiguration(sas_token=value["sas_token"])
-        if "client_secret" in value:
-            return ServicePrincipalConfiguration(**value)
         if not value:
             return NoneCredentialConfiguration()
-        if "certificate" in value or "thumbprint" in value:
-            return CertificateConfiguration(**value)
-        raise SpecError("these are no known credentials", "{'account_key': ...} or {'sas_token': ...}")
+        kind = next((kind for key, kind in _BY_KEY.items() if key in value), None)
+        if kind is None:
+            raise SpecError("these are no known credentials", "{'account_key': ...} or {'sas_token': ...}")
+        return kind(**{key: item for key, item in value.items() if key in kind._fields})
     raise SpecError(
         f"credentials cannot be of type {type(value).__name__!r}", "AccountKeyConfiguration(account_key=...)"
     )
@@ -295,7 +298,6 @@ def mask_secrets(values: dict[str, Any]) -> dict[str, Any]:
 
 def from_dict(values: dict[str, Any], *, params_override: list[dict[str, Any]] | None = None) -> Datastore:
     """Return the datastore of such a mapping, checked. Raises SpecError with every problem."""
-    from drumline.spec.kinds.values import Report
     from drumline.spec.reading.files import wrap_file
 
     return from_tree(wrap_file(values, params_override), Report(""))

@@ -6,14 +6,13 @@ from drumline.spec.entity import Written
 from drumline.spec.hints import describe_ignored
 from drumline.spec.kinds.fields import Any, Declared, OrEmpty, field
 from drumline.spec.kinds.records import Record, list_fields
-from drumline.spec.kinds.values import Anything, MapOf, Text
+from drumline.spec.kinds.values import Anything, MapOf, Report, Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from typing import IO
 
-    from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
 
 _TEXT = Text()
@@ -73,7 +72,6 @@ def load_workspace(
     **kwargs: Any,
 ) -> Workspace:
     """Load a workspace from a file. Raises SpecError with every problem of it."""
-    from drumline.spec.kinds.values import Report
     from drumline.spec.reading.files import read_tree
 
     _, root, base_path = read_tree(source, relative_origin, params_override)

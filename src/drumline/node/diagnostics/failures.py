@@ -196,7 +196,10 @@ def add_logged(
     """
     if evidence.failure or evidence.inner or not logged or (code <= 0 and code != -signal.SIGABRT):
         return evidence
-    chain = [_describe_traceback(one, cwd) for one in logged]
+    chain = [
+        _exception({"type": raised.type, "message": raised.message, **_place_of_frames(raised.frames)}, cwd)
+        for raised in logged
+    ]
     failure = cast("NotedException", {"at": at, "pid": pid, **chain[0]})
     if len(chain) > 1:
         failure["chain"] = chain[1:]
@@ -204,10 +207,6 @@ def add_logged(
         failure["handled"] = True
         failure["at"] = evidence.left_at or at
     return evidence._replace(failure=failure, launcher=failure)
-
-
-def _describe_traceback(one: Traceback, cwd: str) -> RaisedException:
-    return _exception({"type": one.type, "message": one.message, **_place_of_frames(one.frames)}, cwd)
 
 
 def _place_of_frames(frames: Sequence[tuple[str, int, str]]) -> dict[str, Any]:

@@ -288,7 +288,10 @@ class _RankWindows:
         every = {}
         if self.ring.is_detailed and self._detailed < MOST_DETAILED:
             kept = MOST_DETAILED - self._detailed
-            every = {name: tuple(map(_find_known, series[:kept])) for name, series in values.items()}
+            every = {
+                name: tuple(None if math.isnan(value) else value for value in series[:kept])
+                for name, series in values.items()
+            }
             self._detailed += len(found)
         spreads = {name: spread for name, series in values.items() if (spread := _find_spread(series))}
         seconds = {**self._reduced, **spreads}
@@ -401,10 +404,6 @@ def _find_spread(values: Sequence[float]) -> Optional[steps.Spread]:
     last = len(ordered) - 1
     middle = (ordered[last // 2] + ordered[(last + 1) // 2]) / 2
     return steps.Spread(middle, ordered[round(0.05 * last)], ordered[round(0.95 * last)])
-
-
-def _find_known(value: float) -> Optional[float]:
-    return None if math.isnan(value) else value
 
 
 def _choose_entries(found: Sequence[StepRecord], *, every: bool) -> tuple[tuple[int, float], ...]:

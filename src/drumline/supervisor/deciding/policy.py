@@ -168,14 +168,11 @@ class Policy:
         self._awaits_checks = awaits_checks
         return [SetTimer("join", self._join_timeout_s)]
 
-    def handle(self, event: Happening) -> list[Instruction]:
+    def handle(self, event: Happening) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - a case a happening
         """Take in one event; return what to do about it, in order."""
-        if self._phase == "over":
-            return []
-        return self._handle(event)
-
-    def _handle(self, event: Happening) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - a case a happening
         match event:
+            case _ if self._phase == "over":
+                return []
             case RankExited():
                 return self._on_rank_exited(event)
             case Joined():

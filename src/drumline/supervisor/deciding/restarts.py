@@ -83,7 +83,8 @@ class RestartPolicy:
         alike = place is not None and place == self._before
         self._before = place
         self._without_progress = 0 if progressed else self._without_progress + 1
-        if not self._max_restarts or end.status != status.FAILED or not self._allows(end):
+        is_wanted = not self._restart_on or {end.kind, str(end.exit_code)} & set(self._restart_on)
+        if not self._max_restarts or end.status != status.FAILED or not is_wanted:
             return RestartDecision(False, self._add_counts(end))
         if alike:
             return RestartDecision(False, self._refuse(end, "the last two failed alike"))
@@ -95,9 +96,6 @@ class RestartPolicy:
         self._failures += 1
         self.number += 1
         return RestartDecision(True, end)
-
-    def _allows(self, end: Finish) -> bool:
-        return not self._restart_on or end.kind in self._restart_on or str(end.exit_code) in self._restart_on
 
     def _add_counts(self, end: Finish) -> Finish:
         if not self.number:

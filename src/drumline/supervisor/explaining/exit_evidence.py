@@ -86,7 +86,8 @@ def choose_failure(evidence: ExitEvidence, at: float) -> ChosenFailure | None:
     """
     inner = [unchain(one) for one in evidence.inner]
     failure = evidence.failure
-    if inner or (evidence.reported and (failure is None or _is_elastic(failure))):
+    is_of_launcher = failure is None or str(failure["type"]).rpartition(".")[2] == "ChildFailedError"
+    if inner or (evidence.reported and is_of_launcher):
         return _choose_in_launcher(evidence.launcher or failure, inner, evidence.reported, at)
     return unchain(failure) if failure else None
 
@@ -123,10 +124,6 @@ def _hides_another(one: RaisedException, before: Sequence[RaisedException]) -> b
     return one["type"] in _LOADER_SOCKET_CLOSED and any(
         _ENDED_WORKER.search(cause["message"]) for cause in before
     )
-
-
-def _is_elastic(failure: NotedException) -> bool:
-    return str(failure["type"]).rpartition(".")[2] == "ChildFailedError"
 
 
 def _choose_in_launcher(

@@ -125,16 +125,29 @@ class Poll(NamedTuple):
     has_stacks: bool = True
 
 
-class _Known(NamedTuple):
+class _LastSeen(NamedTuple):
     """
-    A rank as it was last seen. ``active_at``: when it last did something, as far as is known. ``waits``: it was seen to
-    wait, with its stacks, since the job last went on.
+    A rank as it was last seen. ``active_at``: when it last did something, as far as is known. ``has_waited``: it was
+    seen to wait, with its stacks, since the silence began.
     """
 
     sample: RankSample
     seen_at: float
     active_at: float
-    waits: bool
+    has_waited: bool
+
+
+class _Change(NamedTuple):
+    """
+    Two looks at a rank, ``passed_s`` apart. ``is_alone``: the job has no other. ``trains``: counts are known of some
+    rank, which say more than connections to a port.
+    """
+
+    before: RankSample
+    now: RankSample
+    passed_s: float
+    is_alone: bool
+    trains: bool
 
 
 class HangDetector:
@@ -154,7 +167,7 @@ class HangDetector:
     def __init__(self, hang_after_s: float, evidence: IdleLimits = REPORT) -> None:
         self.hang_after_s = hang_after_s
         self._evidence = evidence
-        self._ranks: dict[int, _Known] = {}
+        self._ranks: dict[int, _LastSeen] = {}
         self._silent_since: float | None = None
         self._lone: int | None = None
         """The rank that alone computes, of those that were seen to."""
@@ -173,8 +186,8 @@ class HangDetector:
             self._silent_since += passed_s
         self._lone_since += passed_s
         self._ranks = {
-            rank: known._replace(seen_at=known.seen_at + passed_s, active_at=known.active_at + passed_s)
-            for rank, known in self._ranks.items()
+            rank: last._replace(seen_at=last.seen_at + passed_s, active_at=last.active_at + passed_s)
+            for rank, last in self._ranks.items()
         }
 
     def wants_stacks(self, now: float) -> bool:
@@ -193,52 +206,48 @@ class HangDetector:
         """Add a poll; True when the job hangs, once for each time that it does."""
         before, now = self._ranks, poll.now
         late = {rank: before[rank] for rank in poll.late if rank in before}
-        samples = {**{rank: known.sample for rank, known in late.items()}, **poll.samples}
+        samples = {**{rank: last.sample for rank, last in late.items()}, **poll.samples}
         is_alone = sum(rank >= 0 for rank in samples) == 1
         trains = any(sample.activity.counted for sample in samples.values())
-        did: dict[int, _Doing] = {
-            rank: self._judge(before[rank], sample, now, is_alone=is_alone, trains=trains)
-            if rank in before
-            else "progressed"
-            for rank, sample in poll.samples.items()
-        }
+        doings: dict[int, _Doing] = dict.fromkeys(poll.samples, "progressed")
         self._ranks = dict(late)
         for rank, sample in poll.samples.items():
-            is_active = did[rank] in ("progressed", "computed", "may have computed")
-            waits = did[rank] == "waited" or (rank in before and before[rank].waits)
-            self._ranks[rank] = _Known(sample, now, now if is_active else before[rank].active_at, waits)
-        has_progressed = "progressed" in did.values() or samples.keys() != before.keys()
-        self._note_lone(poll, did, has_progressed=has_progressed or is_alone)
-        if has_progressed or "computed" in did.values() or self._silent_since is None:
+            last = before.get(rank, _LastSeen(sample, now, now, has_waited=False))
+            if rank in before:
+                change = _Change(last.sample, sample, max(now - last.seen_at, 1e-3), is_alone, trains)
+                doings[rank] = self._judge(change, had_stacks=self.wants_stacks(last.seen_at))
+            active_at = last.active_at if doings[rank] in ("waited", "unknown") else now
+            has_waited = last.has_waited or doings[rank] == "waited"
+            self._ranks[rank] = _LastSeen(sample, now, active_at, has_waited)
+        has_progressed = "progressed" in doings.values() or samples.keys() != before.keys()
+        self._note_lone(poll, doings, has_progressed=has_progressed or is_alone)
+        if has_progressed or "computed" in doings.values() or self._silent_since is None:
             return self._begin_anew(now)
-        if self.is_hung or now - self._silent_since < self.hang_after_s or all(rank < 0 for rank in did):
+        if self.is_hung or now - self._silent_since < self.hang_after_s or all(rank < 0 for rank in doings):
             return False
         if self._evidence.is_strict and not self._all_wait(poll):
             return False
         self._lone, self.is_hung = None, True
         return True
 
-    def _judge(
-        self, known: _Known, sample: RankSample, now: float, *, is_alone: bool, trains: bool
-    ) -> _Doing:
-        """Judge what a rank has done since it was last seen. ``trains``: as of ``_has_progressed``."""
-        before, passed_s = known.sample, max(now - known.seen_at, 1e-3)
-        if self._has_progressed(before, sample, passed_s, trains=trains):
+    def _judge(self, change: _Change, *, had_stacks: bool) -> _Doing:
+        """Judge what a rank has done between two looks. ``had_stacks``: the first was to tell where it is."""
+        if self._has_progressed(change):
             return "progressed"
-        works = self._works(before, sample, passed_s, is_alone=is_alone)
-        if not self.wants_stacks(known.seen_at):
+        has_computed = self._has_computed(change)
+        if not had_stacks:
             # CPU time alone says nothing: a rank that waits may spin.
-            return "may have computed" if works else "unknown"
-        if works:
+            return "may have computed" if has_computed else "unknown"
+        if has_computed:
             return "computed"
-        return "waited" if before.where.stack or not sample.where.stack else "unknown"
+        return "waited" if change.before.where.stack or not change.now.where.stack else "unknown"
 
-    def _note_lone(self, poll: Poll, did: Mapping[int, _Doing], *, has_progressed: bool) -> None:
+    def _note_lone(self, poll: Poll, doings: Mapping[int, _Doing], *, has_progressed: bool) -> None:
         """Note the rank that alone computes while all others may wait for it."""
-        computing = [rank for rank, doing in did.items() if doing == "computed"]
+        computing = [rank for rank, doing in doings.items() if doing == "computed"]
         others = [sample for rank, sample in poll.samples.items() if rank not in computing]
         lone = computing[0] if len(computing) == 1 and all(map(self._may_wait, others)) else -1
-        is_known = all(doing in ("computed", "waited") for doing in did.values())
+        is_known = all(doing in ("computed", "waited") for doing in doings.values())
         if has_progressed or (is_known and lone < 0):
             self._lone = None
         elif is_known and lone != self._lone:
@@ -253,8 +262,8 @@ class HangDetector:
         was_hung, self.is_hung = self.is_hung, is_lone and not self._evidence.is_strict
         self._silent_since = now
         self._ranks = {
-            rank: known._replace(sample=known.sample._replace(where=RankPlace()), waits=False)
-            for rank, known in self._ranks.items()
+            rank: last._replace(sample=last.sample._replace(where=RankPlace()), has_waited=False)
+            for rank, last in self._ranks.items()
         }
         return self.is_hung and not was_hung
 
@@ -262,29 +271,27 @@ class HangDetector:
         """Return whether all ranks were seen to wait, a moment ago at most: one may work since it is late."""
         moment_s = max(_MOMENT_S, _MOMENT_POLLS * self.pause_s)
         expected = [self._ranks.get(rank) for rank in {*poll.samples, *poll.late}.difference(poll.stopped)]
-        return all(known and known.waits and poll.now - known.seen_at <= moment_s for known in expected)
+        return all(last and last.has_waited and poll.now - last.seen_at <= moment_s for last in expected)
 
-    def _has_progressed(self, before: RankSample, seen: RankSample, passed_s: float, *, trains: bool) -> bool:
-        """
-        Return whether a rank has printed, read or written, or one of its counts has risen. ``trains``: counts are known
-        of some rank, which say more than connections to a port.
-        """
-        moved_bytes = seen.io_bytes - before.io_bytes - before.look_bytes
+    def _has_progressed(self, change: _Change) -> bool:
+        """Return whether a rank has printed, read or written, or one of its counts has risen."""
+        before, now = change.before, change.now
+        transferred_bytes = now.io_bytes - before.io_bytes - before.look_bytes
         # The limit is of one poll.
-        most_bytes = self._evidence.idle_bytes * max(1.0, passed_s / self.pause_s)
-        now, then = seen.activity, before.activity
+        most_bytes = self._evidence.idle_bytes * max(1.0, change.passed_s / self.pause_s)
+        has_written = now.activity.written_bytes > before.activity.written_bytes
+        net_bytes = now.activity.net_bytes - before.activity.net_bytes
+        recorded = (before.where.recorded, now.where.recorded)
         return (
-            seen.log_bytes != before.log_bytes
-            or moved_bytes > most_bytes
-            or now.counted != then.counted
+            now.log_bytes != before.log_bytes
+            or transferred_bytes > most_bytes
+            or now.activity.counted != before.activity.counted
+            or (recorded[0] != recorded[1] and "" not in recorded)
+            or (now.activity.requests > before.activity.requests and not change.trains)
             or (
-                seen.where.recorded != before.where.recorded
-                and "" not in (seen.where.recorded, before.where.recorded)
+                self._evidence.is_strict
+                and (net_bytes > most_bytes or has_written or self._sleeps(now.activity))
             )
-            or (now.requests > then.requests and not trains)
-            or (self._evidence.is_strict and now.net_bytes - then.net_bytes > most_bytes)
-            or (self._evidence.is_strict and now.written_bytes > then.written_bytes)
-            or (self._evidence.is_strict and self._sleeps(now))
         )
 
     def _may_wait(self, seen: RankSample) -> bool:
@@ -296,20 +303,21 @@ class HangDetector:
         """Return whether a rank sleeps for a known time, after which it goes on."""
         return _LEAST_SLEEP_S <= activity.sleep_s <= _MOST_SLEEPS * self.hang_after_s
 
-    def _works(self, before: RankSample, seen: RankSample, passed_s: float, *, is_alone: bool) -> bool:
-        """Return whether a rank has computed since, as far as CPU time and stacks tell."""
-        used_s = seen.cpu_s - before.cpu_s - before.look_cpu_s
-        least_s = max(self._evidence.idle_share * passed_s, _NOISE_S)
-        where, was = seen.where, before.where
-        if where.is_over and not is_alone and not (self._evidence.is_strict and where.has_children):
+    def _has_computed(self, change: _Change) -> bool:
+        """Return whether a rank has computed, as far as CPU time and stacks tell."""
+        before, now = change.before, change.now
+        used_s = now.cpu_s - before.cpu_s - before.look_cpu_s
+        least_s = max(self._evidence.idle_share * change.passed_s, _NOISE_S)
+        where, was = now.where, before.where
+        if where.is_over and not change.is_alone and not (self._evidence.is_strict and where.has_children):
             return False
-        if not where.stack or is_alone:
+        if not where.stack or change.is_alone:
             # Alone it waits for nobody. A rank that does not even answer may wait for a processor.
             return used_s > least_s or (where.is_runnable and not where.stack)
         if not was.stack:
             return False
         if where.stack != was.stack:
-            return used_s > _MOVING_SHARE * passed_s
+            return used_s > _MOVING_SHARE * change.passed_s
         spun_s = where.spin_s - was.spin_s
         if used_s - spun_s > least_s:
             # Other threads and processes than those that may wait there.

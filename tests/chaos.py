@@ -18,7 +18,7 @@ from waiting import wait_until
 
 from drumline.contract.errors import NotFoundError
 from drumline.control.facts import description
-from drumline.control.jobs.cancel import cancel
+from drumline.control.jobs.ending import cancel
 
 RANK = Path(__file__).parent / "jobs" / "chaos.py"
 KILLED_AT = Path(__file__).parent / "jobs" / "killed_at.py"

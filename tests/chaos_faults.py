@@ -28,7 +28,7 @@ from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import home
 from drumline.control.facts import description
 from drumline.control.jobs import listing
-from drumline.control.jobs.cancel import cancel
+from drumline.control.jobs.ending import cancel
 from drumline.control.submission.submit import submit
 
 CORES = len(os.sched_getaffinity(0))

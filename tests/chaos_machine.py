@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from drumline.contract.errors import DrumlineError
-from drumline.control.jobs.preempt import preempt
+from drumline.control.jobs.ending import preempt
 
 _MOST_JOBS = 2
 _STEPS = 6

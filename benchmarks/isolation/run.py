@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from machine import describe_machine, publish
 
-from drumline.control.machine import isolated
+from drumline.control.machine import computes
 from drumline.control.submission.run_folder import ISOLATION
 
 CASES = {"shared": [], "isolated": ["--isolate"], "isolated, 1 Gbit/s": ["--isolate", "--link", "1gbit"]}
@@ -71,7 +71,7 @@ def write_job(home: Path, count: int, *, is_checked: bool) -> list[str]:
         "command": "true",
         "resources": {"instance_count": count},
         "distribution": {"type": "pytorch"},
-        "properties": {ISOLATION: isolated.describe_nodes()},
+        "properties": {ISOLATION: computes.describe_nodes()},
         "drumline": {"preflight": "auto" if is_checked else "off"},
     }
     (home / "job.yml").write_text(json.dumps(job))

@@ -12,7 +12,7 @@ from cli_jobs import one_rank, wait_for_status, write_job
 from pipelines import step, waits_for, write_pipeline
 from waiting import wait_until
 
-from drumline.control.jobs.cancel import cancel
+from drumline.control.jobs.ending import cancel
 
 WATCHED_S = 1.0
 

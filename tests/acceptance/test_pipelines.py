@@ -33,9 +33,9 @@ from drumline.control.driver import children, process, reuse
 from drumline.control.driver.pipeline import drive as drive_pipeline
 from drumline.control.facts import description
 from drumline.control.jobs import driver_process
-from drumline.control.jobs.cancel import cancel
+from drumline.control.jobs.ending import cancel
 from drumline.control.submission.submit import submit
-from drumline.control.upkeep import deletion
+from drumline.control.upkeep import pruning
 from drumline.engines.local import machine
 
 
@@ -886,7 +886,7 @@ def test_a_job_that_is_removed_before_a_step_takes_it_over_is_not_reused(run, dr
     def find_and_remove(key, outputs):
         found = find(key, outputs)
         assert found == "p-a"
-        deletion.delete_jobs(["p"])
+        pruning.delete_jobs(["p"])
         return found
 
     shown = drive_here(steps, "q", lambda: setattr(reuse, "find", find_and_remove))

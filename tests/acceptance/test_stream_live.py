@@ -13,7 +13,7 @@ from waiting import PATIENCE, wait_until
 
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Plan
-from drumline.control.jobs.cancel import cancel
+from drumline.control.jobs.ending import cancel
 
 RANKS = 24
 LATENCY_S = 0.2

@@ -174,9 +174,7 @@ def _attach(arguments: Namespace) -> int:
         check_type(arguments.type)
     compute = _from_file(arguments) if arguments.file else _from_flags(arguments)
     if arguments.dry_run:
-        from drumline.control.machine import rights
-
-        sys.stdout.write(rights.render(compute))
+        sys.stdout.write(computes.render_rights(compute))
         return 0
     warnings = computes.attach(compute, check=not arguments.no_check)
     output.print_warnings([*warnings, *_list_unused(arguments)])

@@ -27,9 +27,9 @@ def read_env_files(paths: Sequence[str]) -> dict[str, str]:
     """Return the variables of all files; of one that is in several, the last. Raises NotFoundError, SpecError."""
     if not paths:
         return {}
-    from drumline.control.submission import env_file
+    from drumline.control.submission import secrets
 
-    return {name: value for path in paths for name, value in env_file.read(path).items()}
+    return {name: value for path in paths for name, value in secrets.read(path).items()}
 
 
 def set_variables(job: Any, arguments: argparse.Namespace) -> None:

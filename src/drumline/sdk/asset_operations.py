@@ -125,9 +125,9 @@ class EnvironmentOperations(_Versioned[Environment]):
         Ours: azure-ai-ml has no method for it. Raises PlanError, UsageError where there is nothing to build,
         NodeError with the resolver's words where it cannot be built.
         """
-        from drumline.control.environments import built_environments
+        from drumline.control.environments import environment_builds
 
-        return built_environments.build(self.get(name, version, label), 2, is_forced=force)
+        return environment_builds.build(self.get(name, version, label), 2, is_forced=force)
 
 
 class ModelOperations(_Versioned[Model]):

@@ -167,7 +167,7 @@ class JobOperations(JobViews):
 
     def begin_cancel(self, name: str, **kwargs: Any) -> Poller:
         """Ask for the job's end, and return something whose ``result()`` waits for it."""
-        from drumline.control.jobs.cancel import cancel
+        from drumline.control.jobs.ending import cancel
 
         cancel(name)
         return Poller(name)
@@ -182,9 +182,9 @@ class JobOperations(JobViews):
 
         Raises UsageError for a job that has not ended, or that a running one reads from.
         """
-        from drumline.control.upkeep import deletion
+        from drumline.control.upkeep import pruning
 
-        print_warnings(need.what for need in deletion.delete_jobs([name]).needs)
+        print_warnings(need.what for need in pruning.delete_jobs([name]).needs)
 
     def archive(self, name: str) -> None:
         listing.archive(name)

@@ -16,8 +16,8 @@ from drumline.contract.words import format_seconds
 from drumline.control import times
 from drumline.control.facts import description
 from drumline.control.jobs import lookup, recovery
+from drumline.control.jobs.ending import wait_for_end
 from drumline.control.jobs.recovery import recover
-from drumline.control.jobs.waiting import wait_for_end
 from drumline.control.logs.matching import Matcher
 from drumline.control.logs.stream import has_ranks
 from drumline.control.logs.view import LogView, choose_ranks, print_logs
@@ -123,7 +123,7 @@ class JobViews(Operations):
         Raises JobFailedError with the one-sentence reason if it failed, unless ``raise_on_error`` is False;
         WaitTimeoutError, a TimeoutError, if it has not ended in time: it continues.
         """
-        from drumline.control.jobs.waiting import wait_for_end
+        from drumline.control.jobs.ending import wait_for_end
 
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
@@ -235,7 +235,7 @@ class JobViews(Operations):
 
         ``node``: only this one. Raises UsageError for a job that does not run.
         """
-        from drumline.control.jobs.preempt import preempt
+        from drumline.control.jobs.ending import preempt
 
         return preempt(name, node)
 
@@ -261,7 +261,7 @@ class JobViews(Operations):
         Raises UsageError; PlanError for a drill that the job cannot have.
         """
         from drumline.contract.drills import END, KINDS, DrillRequest
-        from drumline.control.drills import request, words
+        from drumline.control.drills import request
 
         if kind not in (*KINDS, END):
             raise UsageError(f"kind must be one of {', '.join((*KINDS, END))}; got {kind!r}")
@@ -270,7 +270,7 @@ class JobViews(Operations):
         if kind == END or after_s is not None or at_step is not None:
             return None
         begun = request.wait_for_begin(lookup.folder_of(name), drill, _DRILL_LIMIT_S)
-        return None if begun is None else words.describe_one(begun)
+        return None if begun is None else request.describe_one(begun)
 
 
 def job_failed(name: str, reason: str) -> JobFailedError:

@@ -21,7 +21,7 @@ from slurm_jobs import COMPUTE
 
 from drumline import load_job
 from drumline.control.facts import description
-from drumline.control.jobs.cancel import cancel
+from drumline.control.jobs.ending import cancel
 from drumline.control.submission.submit import submit
 
 pytestmark = pytest.mark.timeout(300)

@@ -9,10 +9,9 @@ from drumline.contract.drills import DrillRequest
 from drumline.contract.errors import SpecError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import DrillOutcome, Outcome
-from drumline.control.rehearsal import drills_file, facts, rehearse
+from drumline.control.rehearsal import drills_file, rehearse
 from drumline.control.rehearsal.drills_file import PlannedDrill, Rehearsal
-from drumline.control.rehearsal.facts import RunFacts
-from drumline.control.rehearsal.rehearse import RunWatch
+from drumline.control.rehearsal.rehearse import RunFacts, RunWatch
 from drumline.spec.parts.resources import PyTorchDistribution
 
 
@@ -102,7 +101,7 @@ def judge(run, *, is_to_survive=True, begun=True, tolerance=0.0):
     drill = outcome.drills["one"] = DrillOutcome("one", "kill-rank", 0, 1)
     drill.began, drill.reason = (1.0, "") if begun else (None, "its ranks do not run")
     calm = run_of(steps=(20, 20))
-    return facts.judge(planned, outcome, calm, run, Rehearsal((), tolerance=tolerance))
+    return rehearse.judge(planned, outcome, calm, run, Rehearsal((), tolerance=tolerance))
 
 
 def test_a_run_is_compared_with_the_undisturbed_one():

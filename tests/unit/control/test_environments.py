@@ -359,12 +359,12 @@ def test_an_asset_keeps_what_its_conda_file_leads_to(tmp_path):
 
 
 def test_there_must_be_something_to_build():
-    from drumline.control.environments import built_environments
+    from drumline.control.environments import environment_builds
 
     with pytest.raises(UsageError, match="there is nothing to build"):
-        built_environments.build(Environment(image="i"), 2)
-    assert built_environments.state_of(Environment(image="i")) == {}
-    state = built_environments.state_of(Environment(image="i", conda_file={"dependencies": ["numpy"]}))
+        environment_builds.build(Environment(image="i"), 2)
+    assert environment_builds.state_of(Environment(image="i")) == {}
+    state = environment_builds.state_of(Environment(image="i", conda_file={"dependencies": ["numpy"]}))
     assert state["is_ready"] is False
     assert "there is no micromamba" in state["reason"]
 

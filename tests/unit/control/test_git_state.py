@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from drumline.control.submission.git_state import read_head
+from drumline.control.submission.run_folder import read_head
 
 
 def git(folder, *words):

@@ -13,7 +13,7 @@ from drumline.cli.main import main
 from drumline.contract.errors import DamagedError, SpecError, UsageError
 from drumline.contract.hiding import HIDDEN, hide_in, hide_in_text
 from drumline.control.assets import assets, datastores
-from drumline.control.assets.asset_list import list_assets
+from drumline.control.assets.assets import list_assets
 from drumline.control.facts.description import show_job
 from drumline.control.facts.job import show_spec
 from drumline.control.submission.submit import submit

@@ -11,7 +11,7 @@ from drumline.contract import events as e
 from drumline.contract import samples
 from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.control.access.job_files import look_at, open_file
-from drumline.control.assets import asset_list, assets
+from drumline.control.assets import assets
 from drumline.control.facts import stacks
 from drumline.control.facts.job import describe_job
 from drumline.control.facts.ranks import describe_ranks, describe_variables
@@ -318,16 +318,16 @@ def test_nodes_and_assets_of_a_new_home_are_this_machine_and_its_datastores(drum
     assert [(one["name"], one["reason"]) for one in told["computes"]] == [("local", "")]
     assert told["nodes"][0]["compute"] == "local"
     assert told["sentence"].startswith("1 node of 1 compute")
-    assert {one["kind"] for one in asset_list.list_assets()["assets"]} <= {"datastore"}
-    assert asset_list.list_assets("model")["assets"] == []
+    assert {one["kind"] for one in assets.list_assets()["assets"]} <= {"datastore"}
+    assert assets.list_assets("model")["assets"] == []
     with pytest.raises(NotFoundError):
-        asset_list.list_assets("model", "no_such_model")
+        assets.list_assets("model", "no_such_model")
 
 
 def test_assets_are_listed_without_their_content(drumline_home, tmp_path):
     (tmp_path / "a.csv").write_text("1,2\n")
     assets.create(Data(name="digits", path=str(tmp_path / "a.csv"), type="uri_file", tags={"of": "mnist"}))
-    (found,) = asset_list.list_assets("data")["assets"]
+    (found,) = assets.list_assets("data")["assets"]
     assert (found["name"], found["version"], found["type"], found["tags"]) == (
         "digits",
         "1",

@@ -164,7 +164,7 @@ def test_looks_are_read_from_a_time_on_and_damaged_ones_are_left_out(tmp_path):
 
 
 def test_an_agent_notes_when_logs_grow(tmp_path, monkeypatch):
-    monkeypatch.setattr(noting, "INTERVAL_S", 0.0)
+    monkeypatch.setattr(noting, "GROWTH_INTERVAL_S", 0.0)
     log = tmp_path / "0.txt"
     path = tmp_path / "log_times" / "attempt-0-node-0"
     times = noting.LogTimes(str(path), {0: str(log), 1: str(tmp_path / "none")})
@@ -176,7 +176,7 @@ def test_an_agent_notes_when_logs_grow(tmp_path, monkeypatch):
         times.look()
     with log.open("a") as file:
         file.write("end")
-    monkeypatch.setattr(noting, "INTERVAL_S", 99.0)
+    monkeypatch.setattr(noting, "GROWTH_INTERVAL_S", 99.0)
     times.look()
     times.close()
     assert [tuple(one)[:2] for one in read_stretches(str(path))[0]] == [(0, 4), (4, 10), (10, 13)]

@@ -35,8 +35,8 @@ class Job:
         self.looks, self.now, self.pauses = list(looks), 0.0, []
         self.took_s = 0.0
         monkeypatch.setattr(running, "read_outcome", lambda _: self.read_outcome())
-        monkeypatch.setattr(running.gathering, "read_history", lambda *_: self.read_history())
-        monkeypatch.setattr(running.cancel, "cancel", lambda *_, **__: None)
+        monkeypatch.setattr(running, "read_history", lambda *_: self.read_history())
+        monkeypatch.setattr(running.ending, "cancel", lambda *_, **__: None)
         monkeypatch.setattr(running, "wait_for_end", lambda _: True)
         monkeypatch.setattr(running.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(running.time, "sleep", self.sleep)

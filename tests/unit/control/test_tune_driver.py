@@ -136,7 +136,7 @@ def test_steps_are_not_read_more_often_than_a_twentieth_of_the_time(tmp_path, cl
         looks.append(clock[0])
         clock[0] += 0.3
 
-    monkeypatch.setattr(tune.step_rates, "measure", measure)
+    monkeypatch.setattr(tune, "measure", measure)
     while clock[0] < 1100:
         tuning.look()
         clock[0] += 0.25

@@ -11,7 +11,7 @@ from drumline.cli.main import main
 from drumline.contract.errors import SpecError, UsageError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import Outcome, StepOutcome
-from drumline.control.driver.step_rates import FEWEST, reduce_steps
+from drumline.control.driver.tune import FEWEST, reduce_steps
 from drumline.control.submission import planning
 from drumline.control.tuning import parameters, request, results, starting
 from drumline.control.tuning.parameters import NodeRoom

@@ -24,7 +24,7 @@ from drumline.control.facts import description
 from drumline.control.jobs import listing, lookup
 from drumline.control.jobs.download import download
 from drumline.control.submission import run_folder
-from drumline.control.upkeep import deletion, disk, disk_usage, pruning, trash
+from drumline.control.upkeep import disk, disk_usage, pruning, trash
 from drumline.sdk.ml_client import MLClient
 from drumline.staging.snapshot import listing as snapshot
 from drumline.tracking import mlflow_files
@@ -183,7 +183,7 @@ def test_a_job_goes_although_the_index_cannot_forget_it(make, home, monkeypatch)
     make("gone")
     assert listing.names() == ["gone"]
     (home / "index.sqlite").write_bytes(b"no database")
-    deletion.delete_jobs(["gone"])
+    pruning.delete_jobs(["gone"])
     assert (names(), listing.names()) == ([], [])
 
 
@@ -223,7 +223,7 @@ def test_a_job_that_a_running_one_reads_stays(make):
     make("base")
     make("next", days=None, inputs={"model": {"path": "azureml://jobs/base/outputs/model"}})
     with pytest.raises(UsageError, match="job next is NotStarted and reads the outputs of job base"):
-        deletion.delete_jobs(["base"])
+        pruning.delete_jobs(["base"])
     assert prune("--yes") == 0
     assert names() == ["base", "next"]
 
@@ -244,7 +244,7 @@ def test_a_removal_that_is_killed_is_completed_by_the_next(make, home, monkeypat
     with monkeypatch.context() as patched:
         patched.setattr(os, "rename", rename)
         with pytest.raises(KeyboardInterrupt):
-            deletion.delete_jobs(["p"])
+            pruning.delete_jobs(["p"])
     assert "p" not in names()
     assert all(RunFolder.for_job(name).exists() for name in names()), "whole or gone"
     assert (
@@ -263,7 +263,7 @@ def test_another_job_of_the_name_is_no_leftover(make, home):
         json.dumps({"jobs": [{"name": "job", "created": 1.5}, {"name": "../x"}, 7]})
     )
     make("old")
-    deletion.delete_jobs(["old"])
+    pruning.delete_jobs(["old"])
     assert names() == ["job"]
     assert not journal.exists()
 
@@ -437,7 +437,7 @@ def test_real_pipelines(home, tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     assert main(["prune", "--older-than", "0d", "--dry-run", "-o", "json"]) == 0
     assert sorted(json.loads(capsys.readouterr().out)["jobs"]) == ["first", "second"]
-    planned = deletion.plan_deletion(["first"])
+    planned = pruning.plan_deletion(["first"])
     assert sorted(planned.jobs) == ["first", "first-make", "first-read"]
     assert {need.user for need in planned.needs} == {"second"}
     assert main(["job", "delete", "first", "--yes"]) == 0

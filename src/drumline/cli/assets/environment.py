@@ -65,11 +65,11 @@ def _show_arguments(parser: Parser) -> None:
 
 def _show(arguments: Namespace) -> int:
     from drumline.control.assets import assets
-    from drumline.control.environments import built_environments
+    from drumline.control.environments import environment_builds
 
     which = (get_name(arguments, "environment"), arguments.version, arguments.label)
     shown = assets.describe("environment", *which)
-    built = built_environments.state_of(assets.get("environment", *which))
+    built = environment_builds.state_of(assets.get("environment", *which))
     output.show({**shown, "built": built} if built else shown, arguments.output, arguments.query)
     return 0
 
@@ -86,16 +86,16 @@ def _build_arguments(parser: Parser) -> None:
 
 def _build_it(arguments: Namespace) -> int:
     from drumline.control.assets import assets
-    from drumline.control.environments import built_environments
+    from drumline.control.environments import environment_builds
 
     if arguments.file:
         if arguments.name or arguments.given or arguments.version or arguments.label:
             raise UsageError("--file and a name exclude each other", "give one of them")
-        environment = built_environments.in_file(arguments.file)
+        environment = environment_builds.in_file(arguments.file)
     else:
         name = get_name(arguments, "environment")
         environment = assets.get("environment", name, arguments.version, arguments.label)
-    made = built_environments.build(environment, sys.stderr.fileno(), is_forced=arguments.force)
+    made = environment_builds.build(environment, sys.stderr.fileno(), is_forced=arguments.force)
     output.show(made, arguments.output, arguments.query)
     return 0
 

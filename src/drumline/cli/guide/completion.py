@@ -318,14 +318,14 @@ class _Place:
 
     def _list_of_asset(self, what: str) -> list[str]:
         """Return the versions or the labels of the asset that the command line names."""
-        from drumline.control.assets import stored_assets
+        from drumline.control.assets import assets
 
         name = self._find_option("-n", "--name") or next(
             (word for word in self.rest if not word.startswith("-")), ""
         )
         if self.noun not in _ASSETS or not _PLAIN_NAME.fullmatch(name):
             return []
-        find = stored_assets.all_labels if what == "labels" else stored_assets.all_versions
+        find = assets.all_labels if what == "labels" else assets.all_versions
         return find(self.noun, name)
 
 
@@ -364,9 +364,9 @@ def _list_experiments() -> list[str]:
 
 
 def _list_assets(kind: str) -> list[str]:
-    from drumline.control.assets import stored_assets
+    from drumline.control.assets import assets
 
-    return stored_assets.all_names(kind)
+    return assets.all_names(kind)
 
 
 # parsers

@@ -284,10 +284,10 @@ def _describe_isolation(arguments: Namespace) -> dict[str, str]:
                 "--link needs --isolate", "nodes that share this machine have no line between them"
             )
         return {}
-    from drumline.control.machine import isolated
+    from drumline.control.machine import computes
     from drumline.control.submission.run_folder import ISOLATION
 
-    return {ISOLATION: isolated.describe_nodes(arguments.link or "")}
+    return {ISOLATION: computes.describe_nodes(arguments.link or "")}
 
 
 def _find_compute(name: str | None) -> str | None:
@@ -347,19 +347,19 @@ def _choose_progress() -> Callable[[RunFolder], str] | None:
 
 def _make_canceler(submitted: Submitted) -> Callable[[bool], object]:
     """Return what a signal does to that job. It must not block, so a remote engine is not asked here."""
-    from drumline.control.jobs import cancel
+    from drumline.control.jobs import ending
     from drumline.engines.table import is_elsewhere
 
     if submitted.plan is None or not is_elsewhere(submitted.plan.engine):
-        return lambda at_once: cancel.cancel(submitted.name, at_once=at_once)
+        return lambda at_once: ending.cancel(submitted.name, at_once=at_once)
 
     def leave(_number: int, _frame: object) -> None:
         raise _NotEndedError
 
     def ask(at_once: bool) -> None:
         # The process that follows the job sees the request, and removes the job from the queue.
-        cancel.request(submitted.folder, at_once=at_once)
-        cancel.wake(submitted.folder)
+        ending.request(submitted.folder, at_once=at_once)
+        ending.wake(submitted.folder)
         if at_once:
             signal.signal(signal.SIGALRM, leave)
             signal.setitimer(signal.ITIMER_REAL, _END_TIMEOUT_S)
@@ -391,8 +391,7 @@ def _cancel_on_signals(cancel: Callable[[bool], object]) -> None:
 
 
 def _follow(folder: RunFolder, show: Any) -> int:
-    from drumline.control.jobs.cancel import cancel
-    from drumline.control.jobs.waiting import wait_for_end
+    from drumline.control.jobs.ending import cancel, wait_for_end
     from drumline.control.logs import stream
 
     try:

@@ -25,16 +25,14 @@ from drumline.contract.errors import UsageError
 from drumline.contract.words import format_size
 from drumline.control import times
 from drumline.control.jobs import listing, lookup, recovery
-from drumline.control.jobs.cancel import cancel
+from drumline.control.jobs.ending import JobEnd, cancel, preempt, wait_for_end, wait_for_jobs
 from drumline.control.jobs.outcome import explain_stop
-from drumline.control.jobs.preempt import preempt
-from drumline.control.jobs.waiting import JobEnd, wait_for_end, wait_for_jobs
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from drumline.control.upkeep.deletion import Deletion
+    from drumline.control.upkeep.pruning import Deletion
 
 
 def _archive_arguments(parser: Parser) -> None:
@@ -65,7 +63,7 @@ def _delete_arguments(parser: Parser) -> None:
 
 
 def _delete(arguments: Namespace) -> int:
-    from drumline.control.upkeep import deletion
+    from drumline.control.upkeep import pruning
 
     words = [*arguments.names, *([arguments.name] if arguments.name else [])]
     if not words:
@@ -74,14 +72,14 @@ def _delete(arguments: Namespace) -> int:
     names = list(
         dict.fromkeys(find_job(word, "selected", is_final=True, is_asked=is_asked) for word in words)
     )
-    planned = deletion.plan_deletion(names)
+    planned = pruning.plan_deletion(names)
     for need in planned.needs:
         print(clean(f"warning: {need.what}"), file=sys.stderr)
     if not arguments.yes:
         hint = f"drumline job delete {' '.join(names)}{lookup.workspace_arguments()} --yes"
         if not confirm(f"Delete {_summarize(planned, names)}? This cannot be undone.", hint):
             return 1
-    done = deletion.delete_jobs(names)
+    done = pruning.delete_jobs(names)
     print(clean(f"deleted {_summarize(done, names)}"), file=sys.stderr)
     return 0
 

@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def _drill(arguments: Namespace) -> int:
-    from drumline.control.drills import request, words
+    from drumline.control.drills import request
     from drumline.control.jobs.lookup import folder_of
     from drumline.control.times import parse_duration
 
@@ -84,5 +84,5 @@ def _drill(arguments: Namespace) -> int:
             file=sys.stderr,
         )
         return 1
-    print(clean(f"job {name}: {words.describe_drill(begun)}, has begun"), file=sys.stderr)
+    print(clean(f"job {name}: {request.describe_drill(begun)}, has begun"), file=sys.stderr)
     return 0

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from drumline.control.rehearsal.facts import DrillRow
-    from drumline.control.rehearsal.rehearse import RehearsalReport
+    from drumline.control.rehearsal.rehearse import DrillRow, RehearsalReport
 
 _HEADINGS = ("DRILL", "ON", "JOB", "RESULT", "LOST", "STEPS AGAIN", "SAME METRIC", "LEFT BEHIND")
 _UNKNOWN = "-"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from drumline.cli.arguments import find_job
 from drumline.contract.errors import UsageError
-from drumline.control.access import places
+from drumline.control.access import job_files
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ def _open_arguments(parser: Parser) -> None:
 
 def _open(arguments: Namespace) -> int:
     words = [*([arguments.name] if arguments.name else []), *arguments.given]
-    if not words or len(words) > 2 or (len(words) == 2 and words[1] not in places.PLACES):
+    if not words or len(words) > 2 or (len(words) == 2 and words[1] not in job_files.PLACES):
         what = f"{words[1]!r} is not a place" if len(words) > 1 else "a job's name is missing"
-        raise UsageError(what, f"drumline job open NAME [{'|'.join(places.PLACES)}]")
-    path = places.find_place(find_job(words[0]), words[1] if len(words) == 2 else "run")
+        raise UsageError(what, f"drumline job open NAME [{'|'.join(job_files.PLACES)}]")
+    path = job_files.find_place(find_job(words[0]), words[1] if len(words) == 2 else "run")
     opener = _find_opener() if sys.stdout.isatty() else []
     if not opener:
         print(clean(path) if sys.stdout.isatty() else path)

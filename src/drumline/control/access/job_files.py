@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NotFoundError, UsageError
-from drumline.control.access import places
-from drumline.control.jobs import stored_code
+from drumline.control.jobs import lookup, stored_code
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.outcome import explain_pruned, read_outcome
 from drumline.staging.snapshot.partial_folder import snapshot_path
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from drumline.contract.folder import RunFolder
+
 
 CODE = "code"
 AREAS = ("outputs", "logs", "inputs", CODE)
@@ -112,7 +112,7 @@ def _is_folder(path: str) -> bool:
 
 def _find_outputs(folder: RunFolder) -> str:
     try:
-        found = places.find_place(folder.name, "outputs")
+        found = find_place(folder.name, "outputs")
     except NotFoundError:
         return folder.outputs
     # The working folder may have a link to them.
@@ -133,7 +133,7 @@ def _explain_link(folder: RunFolder, area: str) -> str:
     """Return which folder of an area is a link, which is not followed; empty if none is."""
     found = [os.path.join(folder.path, one) for one in _FOLDERS.get(area, ())]
     if area == "outputs":
-        found.append(places.find_outputs_beside(folder))
+        found.append(find_outputs_beside(folder))
     for path in found:
         # That of a working folder in the run folder leads to the outputs there.
         if os.path.islink(path) and os.path.realpath(path) != folder.outputs:
@@ -240,3 +240,44 @@ def _read_text(descriptor: int) -> tuple[str | None, bool]:
         return data[:_MOST_TEXT_BYTES].decode("utf-8", "ignore" if is_cut else "strict"), is_cut
     except UnicodeDecodeError:
         return None, False
+
+
+# folders for a person
+
+
+PLACES = ("run", "outputs", "logs", "code")
+
+
+def find_place(name: str, place: str) -> str:
+    """Return the absolute path of one of ``PLACES``. Raises NotFoundError for one that is not there, DrumlineError."""
+    folder = lookup.folder_of(name)
+    if place == "run":
+        return folder.path
+    has_ranks = os.path.exists(folder.plan)
+    cwd = lookup.read_plan(folder).cwd if has_ranks else folder.code
+    paths = {
+        "outputs": _choose_outputs(folder) if has_ranks else folder.named_outputs,
+        "logs": folder.user_logs,
+        "code": cwd,
+    }
+    path = paths[place]
+    if not os.path.isdir(path) or (place == "logs" and not has_ranks):
+        whose = "" if has_ranks else "; its steps may have some"
+        raise NotFoundError(
+            f"job {name} has no {place}{whose}", f"drumline job open {lookup.as_arguments(name)} run"
+        )
+    return path
+
+
+def _choose_outputs(folder: RunFolder) -> str:
+    kept, beside = folder.outputs, find_outputs_beside(folder)
+    return beside if os.path.isdir(beside) and not (os.path.isdir(kept) and os.listdir(kept)) else kept
+
+
+def find_outputs_beside(folder: RunFolder) -> str:
+    """
+    Return where a job writes ``./outputs``, by its plan: with `drumline run`, which takes no copy of the code, in the
+    folder where that was called. Raises DrumlineError.
+    """
+    cwd = lookup.read_plan(folder).cwd if os.path.exists(folder.plan) else folder.code
+    return os.path.join(cwd, "outputs")

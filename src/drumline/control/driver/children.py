@@ -1,4 +1,4 @@
-"""The jobs that a driver looks after."""
+"""The jobs that a driver looks after, and those whose submission was cut off, because the driver at it was killed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.contract import identity, status
-from drumline.contract.errors import DrumlineError, NotFoundError, describe_os_error
+from drumline.contract.errors import DrumlineError, EngineError, NotFoundError, describe_os_error
 from drumline.contract.folder import RunFolder, load_plain
 from drumline.contract.outcome import Outcome, fold
 from drumline.contract.record import NamedTuple
-from drumline.control.driver import recovery
-from drumline.control.jobs import cancel, lookup
+from drumline.contract.secrets import list_names
+from drumline.control.jobs import driver_process, ending, lookup
 from drumline.control.jobs.recovery import recover
+from drumline.control.submission import run_folder, secrets
+from drumline.engines.table import engine, is_elsewhere
 from drumline.supervisor.supervised_folder import SupervisedFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from drumline.spec.jobs.job import Job
+
 
 MOST_AT_ONCE = 32
 """Jobs of one driver that are submitted and have not ended: each costs a process that stands in line."""
@@ -115,7 +118,7 @@ class ChildJobs:
             job.name = self._free_name(wanted)
             self.note(e.StepStarted(time.time(), step, job.name, detail))
             problem = self._start(job)
-            if not problem or not recovery.belongs_to_another(RunFolder.for_job(job.name), self.folder.name):
+            if not problem or not belongs_to_another(RunFolder.for_job(job.name), self.folder.name):
                 break
         if problem:
             self.note(e.StepEnded(time.time(), step, status.FAILED, problem))
@@ -127,7 +130,7 @@ class ChildJobs:
         If it is not there, its name may be another's.
         """
         name = self.steps[step].job
-        return bool(name) and recovery.complete_submission(RunFolder.for_job(name), self.folder.name)
+        return bool(name) and complete_submission(RunFolder.for_job(name), self.folder.name)
 
     def _start(self, job: Job) -> str:
         """Submit the job; return why that failed, or an empty text."""
@@ -231,7 +234,7 @@ class ChildJobs:
     def cancel(self, step: str, by: str, *, at_once: bool = False) -> None:
         """Request the end of the step's job; may be called again."""
         with contextlib.suppress(DrumlineError, OSError):
-            cancel.cancel(self.steps[step].job, at_once=at_once, by=by)
+            ending.cancel(self.steps[step].job, at_once=at_once, by=by)
 
     def pass_on_cancel(self) -> None:
         """Cancel the steps under way if the pipeline or sweep was canceled. Raises RemovedError."""
@@ -269,3 +272,76 @@ def read_graph(folder: RunFolder) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise DrumlineError(f"{folder.graph} is damaged")
     return data
+
+
+# submissions that were cut off
+
+
+_MAKING_S = 1.0
+"""More than it takes from the making of a run folder to its job.yml."""
+
+_JOB_FILE_POLL_S = 0.02
+
+
+def complete_submission(folder: RunFolder, parent: str) -> bool:
+    """
+    Return whether there is a job of ``parent`` in that folder, which is on its way then, or has ended.
+
+    False: there was less than a job, which is gone now, or it is another's. Blocks for a moment.
+    """
+    if not folder.exists() and os.path.lexists(folder.path):
+        _clear(folder, parent)
+    if not folder.exists() or belongs_to_another(folder, parent):
+        return False
+    outcome = fold(folder.read_events())
+    if outcome.is_final:
+        return not _never_began(folder, outcome)
+    if outcome.kind != "command":
+        if not identity.is_alive(folder.read_json(folder.supervisor)):
+            names = list_names(folder.read_json(folder.graph))
+            driver_process.restart_driver(folder, secrets.find_held(names))
+    elif is_elsewhere(outcome.engine):
+        _complete_elsewhere(folder, outcome)
+    elif not os.path.exists(folder.supervisor):
+        # The one that is perhaps on its way and this one: the first to come has it.
+        folder.adopt()
+        engine(outcome.engine).submit(folder, None, _find_secrets(folder))
+    return True
+
+
+def belongs_to_another(folder: RunFolder, parent: str) -> bool:
+    """Return whether the folder holds something that is not a job of ``parent``."""
+    return os.path.lexists(folder.path) and lookup.read_spec(folder).get("parent_job_name") != parent
+
+
+def _clear(folder: RunFolder, parent: str) -> None:
+    """Remove a run folder that is not a job yet, unless it becomes the job of another submission meanwhile."""
+    deadline = time.monotonic() + _MAKING_S
+    while not os.path.exists(folder.job) and time.monotonic() < deadline:
+        time.sleep(_JOB_FILE_POLL_S)
+    if not folder.exists() and (not os.path.exists(folder.job) or not belongs_to_another(folder, parent)):
+        run_folder.remove_folder(folder)
+
+
+def _never_began(folder: RunFolder, outcome: Outcome) -> bool:
+    """Return whether the job was written off before it had a supervisor."""
+    is_written_off = outcome.status == status.FAILED and not is_elsewhere(outcome.engine)
+    return is_written_off and not folder.read_json(folder.supervisor)
+
+
+def _complete_elsewhere(folder: RunFolder, outcome: Outcome) -> None:
+    """Submit the job again if its engine does not know it. Of two, the first to start claims the run folder."""
+    chosen = engine(outcome.engine)
+    look = None if os.path.exists(folder.engine) else chosen.view_job(folder, may_withdraw=True)
+    if look is None or look.state not in ("unknown", "gone"):
+        return
+    try:
+        chosen.submit(folder, None, _find_secrets(folder))
+    except EngineError as error:
+        run_folder.write_off(folder, error.message)
+
+
+def _find_secrets(folder: RunFolder) -> str:
+    """Return the values of the job's secrets; without one of them none, which its supervisor then says."""
+    names = (folder.read_json(folder.plan) or {}).get("secrets")
+    return secrets.find_all_or_none(names) if names else ""

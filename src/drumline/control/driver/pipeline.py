@@ -14,9 +14,9 @@ from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.words import format_count
 from drumline.control.assets import registration
-from drumline.control.driver import last_runs, reuse
+from drumline.control.driver import reuse
 from drumline.control.driver.children import ChildJobs, End, read_graph
-from drumline.control.jobs.output_links import link_output, output_path
+from drumline.control.jobs.job_outputs import link_output, output_path
 from drumline.control.submission import run_folder
 from drumline.control.submission.step_inputs import bind_inputs
 from drumline.spec import builder
@@ -121,7 +121,7 @@ class _PipelineDriver:
             return None
         if self._settings.get("force_rerun"):
             return {"key": made_of.key}
-        why = last_runs.explain(str(job.experiment_name), name, made_of.parts)
+        why = reuse.explain(str(job.experiment_name), name, made_of.parts)
         return {"key": made_of.key, "not_reused": why} if why else {"key": made_of.key}
 
     def _job(self, name: str) -> Any:
@@ -198,7 +198,7 @@ class _PipelineDriver:
                     made_of = reuse.fingerprint_of(job)
                     if made_of.key == step.detail["key"]:
                         reuse.remember(step.job, made_of.key, self._outputs_of(name))
-                        last_runs.note(str(job.experiment_name), name, step.job, made_of.parts)
+                        reuse.note(str(job.experiment_name), name, step.job, made_of.parts)
             self._publish(name)
         elif self._failed is None and outcome.status in _BAD:
             self._failed = name

@@ -17,7 +17,7 @@ from drumline.contract.errors import NO_ROOM, DrumlineError
 from drumline.contract.filesystems import lock_file
 from drumline.contract.outcome import fold
 from drumline.control.driver.children import RemovedError
-from drumline.control.jobs import cancel
+from drumline.control.jobs import ending
 from drumline.control.submission import secrets as submitted_secrets
 from drumline.linux import kernel
 
@@ -131,7 +131,7 @@ def _give_up(folder: RunFolder, reason: str) -> None:
     for step in steps.values():
         if step.job and not step.status:
             with contextlib.suppress(DrumlineError, OSError):
-                cancel.cancel(step.job, by=f"job {folder.name}, which failed")
+                ending.cancel(step.job, by=f"job {folder.name}, which failed")
     _end(folder, status.FAILED, 1, reason)
 
 

@@ -17,9 +17,9 @@ from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, home, open_text, private_folder, write_whole
 from drumline.contract.record import NamedTuple
 from drumline.control.driver import contents
+from drumline.control.jobs.job_outputs import output_path
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.outcome import read_outcome
-from drumline.control.jobs.output_links import output_path
 from drumline.control.submission import planning
 from drumline.spec import paths
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from drumline.contract.outcome import Outcome
+
 
 _VERSION = 3
 """Of what is compared; another one finds nothing of those before it."""
@@ -212,3 +213,49 @@ def _read(key: str) -> dict[str, Any]:
 
 def _path(key: str) -> str:
     return os.path.join(home(), "reuse", key)
+
+
+# the last runs of steps, by which one that runs again says why
+
+
+_FORMAT = 1
+
+
+def note(experiment: str, step: str, job: str, parts: Mapping[str, str]) -> None:
+    """Record that the step has completed as this job. ``parts``: as in ``reuse.Fingerprint``. Raises OSError."""
+    path = _last_path(experiment, step)
+    private_folder(os.path.dirname(path))
+    write_whole(path, json.dumps({"format": _FORMAT, "job": job, "parts": dict(parts)}))
+
+
+def explain(experiment: str, step: str, parts: Mapping[str, str]) -> str:
+    """
+    Return why a step that runs now takes over nothing from the job that it ran as last; empty if it never ran.
+
+    ``parts``: what it runs with now.
+    """
+    last = _read_last(_last_path(experiment, step))
+    job, before = last.get("job"), last.get("parts")
+    if last.get("format") != _FORMAT or not isinstance(job, str) or not isinstance(before, dict):
+        return ""
+    changed = [name for name in {**parts, **before} if parts.get(name) != before.get(name)]
+    if changed:
+        return f"changed since job {job}: {', '.join(changed)}"
+    remote = [name for name, digest in parts.items() if not digest]
+    if remote:
+        return f"remote data may have changed since job {job}: {', '.join(remote)}"
+    return f"job {job}, which did the same, no longer has the outputs that it wrote"
+
+
+def _read_last(path: str) -> dict[str, Any]:
+    try:
+        with open_text(path) as file:
+            data = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _last_path(experiment: str, step: str) -> str:
+    name = hashlib.sha256(f"{experiment}\0{step}".encode("utf-8", "surrogateescape")).hexdigest()
+    return os.path.join(home(), "reuse", f"last-{name[:32]}")

@@ -15,7 +15,7 @@ from drumline.contract.outcome import fold
 from drumline.contract.words import format_count, format_seconds
 from drumline.control.assets import registration
 from drumline.control.driver.children import ChildJobs, End, read_graph
-from drumline.control.jobs.output_links import link_output, output_path
+from drumline.control.jobs.job_outputs import link_output, output_path
 from drumline.control.observing.parts import trials
 from drumline.plan.search import policies
 from drumline.plan.search.request import request_of, trial_job

@@ -16,7 +16,8 @@ from drumline.control.jobs.recovery import recover
 from drumline.spec.paths import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
+
 
 _OUTPUT = "AZURE_ML_OUTPUT_"
 _DEEPEST = 20
@@ -197,3 +198,31 @@ def _mlflow_artifacts(folder: RunFolder) -> str:
 
     run = mlflow_files.run_folder(folder.name, _variables(folder))
     return os.path.join(run or os.path.join(folder.path, "no-run"), "artifacts")
+
+
+# links to the outputs of steps
+
+
+def link_output(folder: RunFolder, name: str, target: str) -> None:
+    """Link ``target`` as the output ``name`` of a pipeline or a sweep; the name was checked. Raises OSError."""
+    private_folder(folder.named_outputs)
+    partial = os.path.join(folder.path, f"output.{os.urandom(4).hex()}.partial")
+    os.symlink(target, partial)
+    os.replace(partial, os.path.join(folder.named_outputs, name))
+
+
+def output_path(job: str, output: str) -> str:
+    """Return where the job writes its output by its plan; for a pipeline or a sweep, where its link leads."""
+    folder = RunFolder.for_job(job)
+    plan = folder.read_json(folder.plan) or {}
+    planned = _link_variables(plan).get(f"AZURE_ML_OUTPUT_{output}")
+    if planned:
+        return str(planned)
+    if output == "default":
+        return folder.outputs
+    return os.path.realpath(os.path.join(folder.named_outputs, output))
+
+
+def _link_variables(plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = plan.get("user_env")
+    return known if isinstance(known, dict) else {}

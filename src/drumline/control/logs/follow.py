@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import identity
 from drumline.contract.record import NamedTuple
+from drumline.control.jobs.ending import wait_until_readable
 from drumline.control.jobs.recovery import recover
-from drumline.control.jobs.waiting import wait_until_readable
 from drumline.control.logs.log_watcher import LogWatcher
 from drumline.control.logs.rank_log import CHUNK, LINE_LIMIT, RankLog, is_log, open_log
 from drumline.engines.table import is_elsewhere

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
-from drumline.control.jobs.waiting import wait_until_readable
+from drumline.control.jobs.ending import wait_until_readable
 
 if TYPE_CHECKING:
     from drumline.control.logs.rank_log import RankLog

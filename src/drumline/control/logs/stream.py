@@ -271,9 +271,9 @@ def _list_drills(outcome: Outcome, attempt: int | None = None) -> list[str]:
     """List the failures that were made on purpose in an attempt; None: in the latest."""
     if not outcome.drills:
         return []
-    from drumline.control.drills import words
+    from drumline.control.drills import request
 
-    return words.list_sentences(outcome, attempt)
+    return request.list_sentences(outcome, attempt)
 
 
 def _list_experiments(outcome: Outcome) -> list[str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from drumline.staging.cache.leases import ActiveLease
     from drumline.staging.cache.pruning import Removal
 
+
 _UNLIMITED = 1 << 63
 
 

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, SpecError, UsageError
+from drumline.contract.errors import (
+    DrumlineError,
+    EngineError,
+    NotFoundError,
+    PlanError,
+    SpecError,
+    UsageError,
+)
 from drumline.contract.folder import base_home, private_folder, write_whole
 from drumline.control.readable import readable
 from drumline.spec.entity import to_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
 
     from drumline.spec.registered.compute import AmlCompute, Compute
+
 
 LOCAL = "local"
 _HERE = ("", LOCAL, "serverless")
@@ -300,3 +310,74 @@ def name_of(text: str | None) -> str:
     name = name[8:] if name[:8].lower() == "azureml:" else name
     found = re.search(r"/computes/([^/]+)/?\Z", name, re.IGNORECASE)
     return found[1] if found else name
+
+
+# isolated nodes without a compute: --isolate of drumline run
+
+
+_NAME = "node"
+
+
+def describe_nodes(link: str = "") -> str:
+    """
+    Return the property. ``link``: rate, latency and loss with commas between them, each may be missing from the end.
+    Raises SpecError.
+    """
+    words = [word.strip() for word in link.split(",")] if link else []
+    given: dict[str, Any] = {"isolation": "namespace"}
+    if words:
+        given["link"] = {
+            key: word for key, word in zip(("rate", "latency", "loss"), words, strict=False) if word
+        }
+    _check(given)
+    return json.dumps(given)
+
+
+def _check(given: dict[str, Any]) -> dict[str, Any]:
+    from drumline.spec.registered.compute import from_dict
+
+    return to_dict(from_dict({"name": _NAME, "type": "local", **given}))
+
+
+def add_isolation(compute: str | None, text: str) -> dict[str, Any]:
+    """
+    Return the settings of a job's compute with those of its property. Raises PlanError, SpecError.
+    """
+    try:
+        given = json.loads(text)
+    except ValueError as error:
+        raise PlanError(
+            "properties: the settings of isolated nodes are no JSON", path="properties"
+        ) from error
+    found = resolve(compute)
+    before = {} if found is None else to_dict(found)
+    if found is not None and found.type != "local":
+        raise PlanError(f"compute: isolated nodes are of this machine, and {found.name!r} is a cluster")
+    return _check({**before, **given})
+
+
+# rights that jobs need
+
+
+def render_rights(compute: Compute) -> str:
+    """
+    Return the least Role and its binding as YAML; nothing is asked and nothing changes. Raises SpecError for a compute
+    that cannot be attached, UsageError for one of another type.
+    """
+    from drumline.engines.kubernetes import access, client
+    from drumline.spec.entity import to_dict
+    from drumline.spec.registered.compute import check_compute
+
+    if compute.type != "kubernetes":
+        hint = "without --dry-run it is attached"
+        raise UsageError(
+            f"--dry-run prints a Role of Kubernetes, and a {compute.type} compute needs none", hint
+        )
+    settings = to_dict(check_compute(compute))
+    try:
+        user = client.name_user(settings)
+    except EngineError:
+        # Whoever gives the rights may have no kubeconfig of the one who gets them.
+        user = access.find_subject("", "")
+    namespace = str(settings.get("namespace") or "default")
+    return access.render(namespace, user, str(settings.get("gang") or ""))

@@ -64,11 +64,11 @@ def _list_drills(outcome: Outcome, attempt: int, zero: float) -> list[dict[str, 
     """List the failures that were made on purpose in an attempt, and in the one before, which may have ended it."""
     if not outcome.drills:
         return []
-    from drumline.control.drills import words
+    from drumline.control.drills import request
 
     return [
         {
-            "drill": words.describe_drill(one),
+            "drill": request.describe_drill(one),
             "attempt": one.attempt,
             "from_s": round(one.began - zero, 6),
             "to_s": None if one.ended is None else round(one.ended - zero, 6),

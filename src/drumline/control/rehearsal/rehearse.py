@@ -7,18 +7,20 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from drumline.contract import status
-from drumline.contract.drills import KINDS
+from drumline.contract.drills import KINDS, name_drill
 from drumline.contract.errors import NotFoundError, PlanError, UsageError
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_seconds
 from drumline.control.drills import request as requests
-from drumline.control.jobs import cancel
+from drumline.control.facts.jobs import main_metric
+from drumline.control.jobs import ending
+from drumline.control.jobs.ending import wait_for_end
 from drumline.control.jobs.recovery import recover
-from drumline.control.jobs.waiting import wait_for_end
+from drumline.control.observing.metrics import read_metrics
 from drumline.control.observing.parts import kept_reports
-from drumline.control.rehearsal import drills_file, facts
+from drumline.control.rehearsal import drills_file
 from drumline.control.submission import planning
 from drumline.control.submission.submit import submit
 from drumline.node import leftovers
@@ -30,10 +32,9 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
     from drumline.control.rehearsal.drills_file import PlannedDrill, Rehearsal
-    from drumline.control.rehearsal.facts import DrillRow, RunFacts
 
 
-# One run of a rehearsal: submitted, awaited, and ended when it has run for long enough.
+# one run
 
 _TIDY_LIMIT_S = 5.0
 _PAUSE_S = 0.05
@@ -75,7 +76,7 @@ class RunWatch:
         try:
             self._wait(longest_s, drill_count)
         except KeyboardInterrupt:
-            cancel.cancel(self._folder.name, at_once=True)
+            ending.cancel(self._folder.name, at_once=True)
             wait_for_end(self._folder)
             raise
         deadline = time.monotonic() + _TIDY_LIMIT_S
@@ -94,7 +95,7 @@ class RunWatch:
                 self.is_shortened = recover(self._folder).status == status.CANCELED
 
     def _end(self, by: str) -> None:
-        cancel.cancel(self._folder.name, at_once=True, by=by)
+        ending.cancel(self._folder.name, at_once=True, by=by)
         wait_for_end(self._folder)
 
     def _has_run_enough(self, drill_count: int) -> bool:
@@ -123,7 +124,7 @@ def _are_over(outcome: Outcome, drill_count: int) -> bool:
     )
 
 
-# Tables of rehearsals in the run folders of the jobs that ran for them, for the studio.
+# tables in the run folders of their jobs, for the studio
 
 _FILE = "rehearsal.json"
 
@@ -235,7 +236,7 @@ def _run_calm(load: Callable[[], Any], rehearsal: Rehearsal, progress: Progress,
     progress.tell(f"{what}: job {folder.name}")
     watch = RunWatch(folder, progress, what, rehearsal.for_s)
     watch.wait(None)
-    calm = facts.gather_facts(folder, rehearsal.metric, is_shortened=watch.is_shortened)
+    calm = gather_facts(folder, rehearsal.metric, is_shortened=watch.is_shortened)
     how = "ran well for" if calm.is_shortened else f"is {calm.status} after"
     progress.tell(f"{what}: job {folder.name} {how} {format_seconds(calm.seconds)}")
     return calm
@@ -261,10 +262,10 @@ def _run_drill(
     watch = RunWatch(folder, progress, what, rehearsal.for_s)
     watch.wait(longest_s, drill_count=0 if refused else 1)
     late = f"it had not ended after {format_seconds(longest_s)}, and was canceled" if watch.is_late else ""
-    run = facts.gather_facts(folder, rehearsal.metric, is_shortened=watch.is_shortened)
+    run = gather_facts(folder, rehearsal.metric, is_shortened=watch.is_shortened)
     more = tuple(filter(None, (late, refused)))
     run = run._replace(sentences=(*run.sentences, *more))
-    row = facts.judge(planned, fold(folder.read_events()), calm, run, rehearsal)
+    row = judge(planned, fold(folder.read_events()), calm, run, rehearsal)
     progress.tell(f"{what}: job {folder.name}: {row.result}")
     return row
 
@@ -275,3 +276,148 @@ def _submit(load: Callable[[], Any], rehearsal: Rehearsal) -> RunFolder:
     if rehearsal.steps is not None:
         job.inputs[find_step_input(job)] = rehearsal.steps
     return submit(job).folder
+
+
+# facts of a run, and how it compares with the undisturbed one
+
+
+_METRICS_LIMIT_S = 5.0
+
+
+class RunFacts(NamedTuple):
+    """
+    One run. ``steps``: how many values its metric has, and of how many different steps. ``final``: the last value;
+    None without any. ``sentences``: how each attempt that did not complete ended.
+    """
+
+    job: str
+    status: str
+    exit_code: int | None
+    seconds: float
+    metric: str = ""
+    final: float | None = None
+    last_step: int | None = None
+    steps: tuple[int, int] = (0, 0)
+    attempts: int = 1
+    sentences: tuple[str, ...] = ()
+    left_behind: tuple[str, ...] = ()
+    is_shortened: bool = False
+    """Whether it was ended while all was well, after as long as it was to run."""
+
+    @property
+    def is_well(self) -> bool:
+        """Return whether the job completed, or would have gone on."""
+        return self.status == status.COMPLETED or self.is_shortened
+
+    @property
+    def repeat_count(self) -> int:
+        """Return how many steps were done more than once, as far as the metric tells."""
+        return self.steps[0] - self.steps[1]
+
+
+class DrillRow(NamedTuple):
+    """
+    One drill of the table. ``result``: survived, failed, or not begun. ``is_ok``: it is as expected. None: not known.
+    """
+
+    drill: str
+    what: str
+    job: str
+    result: str
+    is_ok: bool
+    lost_s: float | None
+    repeated: int | None
+    same_metric: bool | None
+    metric: str
+    final: float | None
+    left_behind: tuple[str, ...]
+    sentences: tuple[str, ...]
+
+
+def gather_facts(folder: RunFolder, metric: str = "", *, is_shortened: bool = False) -> RunFacts:
+    """Gather what is known of a run that has ended. ``metric``: whose values count; empty: the main one."""
+    outcome = fold(folder.read_events())
+    series = {
+        one.name: one for one in reversed(read_metrics(folder, limit_s=_METRICS_LIMIT_S).series) if len(one)
+    }
+    name = metric or main_metric(series)
+    one = series.get(name)
+    figures = one.figures() if one is not None else None
+    last = figures.last if figures else None
+    counts = (len(one), len(set(one.arrays()[0]))) if one is not None else (0, 0)
+    seconds = (outcome.ended or 0.0) - (outcome.started or outcome.ended or 0.0)
+    return RunFacts(
+        folder.name,
+        outcome.status,
+        outcome.exit_code,
+        max(0.0, seconds),
+        name if one is not None else "",
+        last.value if last else None,
+        last.step if last else None,
+        counts,
+        len(outcome.attempts) + 1,
+        _list_sentences(outcome, is_well=is_shortened or outcome.status == status.COMPLETED),
+        tuple(leftovers.list_leftovers(folder)),
+        is_shortened,
+    )
+
+
+def _list_sentences(outcome: Outcome, *, is_well: bool) -> tuple[str, ...]:
+    found = [one.reason for one in outcome.attempts]
+    return tuple(found if is_well else [*found, outcome.reason])
+
+
+def judge(
+    planned: PlannedDrill, outcome: Outcome, calm: RunFacts, run: RunFacts, rehearsal: Rehearsal
+) -> DrillRow:
+    """Compare the run of a drill with the undisturbed one. ``outcome``: of the drill's run."""
+    begun = [one for one in outcome.drills.values() if one.began is not None]
+    result = ("survived" if run.is_well else "failed") if begun else "not begun"
+    sentences = list(run.sentences)
+    if not begun:
+        refused = [one.reason for one in outcome.drills.values()]
+        sentences.append(refused[0] if refused else "the job ended before the drill was to begin")
+    drill = begun[0] if begun else None
+    request = planned.request
+    about = drill or request
+    what = name_drill(about.kind, about.node, about.rank)
+    has_completed = run.is_well and not run.is_shortened
+    is_compared = has_completed and run.final is not None and calm.final is not None
+    return DrillRow(
+        planned.title,
+        what.removeprefix("the drill "),
+        run.job,
+        result,
+        bool(begun) and (run.is_well or not planned.is_to_survive),
+        _count_lost(calm, run),
+        max(0, run.repeat_count - calm.repeat_count) if run.metric else None,
+        _is_same(calm.final, run.final, rehearsal.tolerance) if is_compared else None,
+        run.metric,
+        run.final,
+        run.left_behind,
+        tuple(sentences),
+    )
+
+
+def _count_lost(calm: RunFacts, run: RunFacts) -> float | None:
+    """Return the seconds that a drill cost; of a run of fixed length those in which the missing steps are done."""
+    if not run.is_well:
+        return None
+    if not run.is_shortened:
+        return round(run.seconds - calm.seconds, 3)
+    if not run.last_step or not calm.last_step:
+        return None
+    return round(max(0.0, run.seconds - run.last_step * calm.seconds / calm.last_step), 3)
+
+
+def _is_same(one: float | None, other: float | None, tolerance: float) -> bool:
+    """
+    Return whether two values are the same but for a share of the first.
+
+    >>> _is_same(1.0, 1.01, 0.0), _is_same(1.0, 1.01, 0.02), _is_same(float("nan"), float("nan"), 0.0)
+    (False, True, True)
+    """
+    if one is None or other is None:
+        return False
+    both_nan = one != one and other != other  # noqa: PLR0124 - nan
+    return both_nan or one == other or abs(one - other) <= tolerance * abs(one)

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
+import os
+import statistics
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, UsageError
+from drumline.contract.folder import WORKSPACE, current_workspace
 from drumline.contract.record import NamedTuple
 from drumline.contract.steps import DETAIL
 from drumline.contract.words import format_count
-from drumline.control.driver import step_rates
-from drumline.control.jobs import cancel
+from drumline.control.driver import tune
+from drumline.control.jobs import ending
+from drumline.control.jobs.ending import wait_for_end
 from drumline.control.jobs.outcome import read_outcome
-from drumline.control.jobs.waiting import wait_for_end
-from drumline.control.scaling import gathering
-from drumline.control.scaling.facts import SizeRun
-from drumline.control.scaling.guard import JobGuard
-from drumline.control.scaling.machine import MemoryUse, ProcessorUse
-from drumline.control.scaling.refusals import FEWEST_STEPS, Emulation
+from drumline.control.observing.steps.history import read_steps
+from drumline.control.scaling.facts import NodePair, RankSteps, SizeRun
+from drumline.control.scaling.refusals import FEWEST_STEPS, Emulation, MemoryUse, ProcessorUse
 from drumline.control.submission import planning
 from drumline.control.submission.run_folder import ISOLATION
 from drumline.control.submission.submit import submit
@@ -30,10 +34,13 @@ from drumline.spec import paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from types import TracebackType
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
     from drumline.contract.plan import Plan
+    from drumline.control.observing.steps.history import StepHistory
+
 
 WARM_STEPS = 10
 """Not measured, at least: PyTorch chooses its buckets anew after the first step, and caches fill."""
@@ -72,7 +79,7 @@ def plan_sizes(job: Any, request: ScaleRequest) -> list[Plan]:
             f"a {job.type} job cannot be measured: it has jobs, and those have ranks", "measure a step"
         )
     plans = [planning.plan(_resize(job, request, nodes)) for nodes in request.nodes]
-    step_rates.check_followed(plans[0])
+    tune.check_followed(plans[0])
     return plans
 
 
@@ -118,7 +125,7 @@ def find_emulation(job: Any, plans: Sequence[Plan], tell: Callable[[str], None])
         folder = _start(job, guard)
         tell(f"{format_count(count, 'node')} without limits of their links: job {folder.name}")
         _wait(folder, tell)
-    rates = sorted(pair.bytes_per_s for pair in gathering.list_pairs(read_outcome(folder)))
+    rates = sorted(pair.bytes_per_s for pair in list_pairs(read_outcome(folder)))
     # Half of the nodes send at the same time, each to one of the others.
     capacity = rates[len(rates) // 2] * (count // 2) if rates else 0.0
     return Emulation(rate / 8, capacity)
@@ -183,11 +190,11 @@ def _measure(
         while True:
             now = time.monotonic()
             outcome = read_outcome(folder)
-            history = gathering.read_history(folder, outcome)
-            done = gathering.count_steps(history, ranks)
+            history = read_history(folder, outcome)
+            done = count_steps(history, ranks)
             if done < warm_steps:
                 use.begin()
-            seen = gathering.count_steps(history, 1)
+            seen = count_steps(history, 1)
             if seen < wanted:
                 missing_until = now + _PATIENCE_S
             if outcome.is_final or outcome.hang or done >= wanted or now > missing_until:
@@ -198,12 +205,12 @@ def _measure(
             if not seen and now > patience:
                 tell(f"job {folder.name} has made no step of an optimizer yet; Ctrl-C ends it")
                 patience += _PATIENCE_S
-            time.sleep(max(pause_s, step_rates.LEISURE * (time.monotonic() - now)))
+            time.sleep(max(pause_s, tune.LEISURE * (time.monotonic() - now)))
         share = use.find_share() if done > warm_steps else None
     finally:
         use.close()
         if not read_outcome(folder).is_final:
-            cancel.cancel(folder.name, at_once=True, by=by)
+            ending.cancel(folder.name, at_once=True, by=by)
         wait_for_end(folder)
     return _describe(folder, plan, outcome, steps, share, warm_steps)
 
@@ -216,8 +223,8 @@ def _describe(
     folder: RunFolder, plan: Plan, outcome: Outcome, steps: int, share: float | None, warm_steps: int
 ) -> SizeRun:
     """``outcome``: before the job was stopped, if it was."""
-    history = gathering.read_history(folder, outcome)
-    ranks = gathering.list_ranks(history, warm_steps, steps)
+    history = read_history(folder, outcome)
+    ranks = list_ranks(history, warm_steps, steps)
     failed = outcome.is_final and outcome.status not in (status.COMPLETED, status.CANCELED)
     why_not = f"job {folder.name} failed: {outcome.reason}" if failed else ""
     made = max((len(history.list_seconds(one, "step")) for one in history.ranks), default=0)
@@ -231,9 +238,9 @@ def _describe(
         folder.name,
         tuple(ranks),
         history.find_bucket_bytes(),
-        tuple(gathering.list_pairs(outcome)),
+        tuple(list_pairs(outcome)),
         share if plan.engine == "local" and len(plan.nodes) > 1 else None,
-        gathering.name_sources(history),
+        name_sources(history),
         outcome.hang,
         why_not,
         history.find_latest_rank(),
@@ -271,7 +278,7 @@ def _wait(folder: RunFolder, tell: Callable[[str], None]) -> None:
         while not wait_for_end(folder, time.monotonic() + _POLL_ELSEWHERE_S):
             queue.look(folder, read_outcome(folder))
     except KeyboardInterrupt:
-        cancel.cancel(folder.name, at_once=True, by=_BY_INTERRUPT)
+        ending.cancel(folder.name, at_once=True, by=_BY_INTERRUPT)
         wait_for_end(folder)
         raise
 
@@ -280,10 +287,113 @@ def check_request(request: ScaleRequest, to: int, fewest_steps: int) -> None:
     """Raise UsageError for a request that cannot be measured."""
     if len(request.nodes) != len(set(request.nodes)) or min(request.nodes) < 1:
         raise UsageError("--nodes: numbers of nodes from 1 on, each once", "--nodes 1,2,4")
-    step_rates.check_count(request.steps, fewest_steps, "a median")
+    tune.check_count(request.steps, fewest_steps, "a median")
     if request.procs is not None and request.procs < 1:
         raise UsageError("--procs must be 1 or more")
     if to < max(request.nodes):
         raise UsageError(f"--to must be {max(request.nodes)} or more, which is measured")
     if to > _FARTHEST:
         raise UsageError(f"--to must be {_FARTHEST} or less")
+
+
+# figures of a run
+
+
+_PHASES = ("step", "input", "forward", "backward", "comm", "overlap")
+
+
+def read_history(folder: RunFolder, outcome: Outcome) -> StepHistory:
+    """Return the steps of the job's newest attempt."""
+    return read_steps(folder.path, len(outcome.attempts))
+
+
+def count_steps(history: StepHistory, ranks: int) -> int:
+    """Return how many steps are known of each rank that makes some; 0 while those are fewer than ``ranks``."""
+    counts = [len(history.list_seconds(rank, "step")) for rank in history.ranks]
+    return min(counts, default=0) if len(counts) >= ranks else 0
+
+
+def list_ranks(history: StepHistory, first: int, count: int) -> list[RankSteps]:
+    """Return up to ``count`` steps of each rank, after the ``first`` ones."""
+    found = []
+    for rank in history.ranks:
+        columns = [_fill(history.list_seconds(rank, phase)[first : first + count]) for phase in _PHASES]
+        if columns[0]:
+            found.append(RankSteps(rank, history.nodes[rank], *columns))
+    return found
+
+
+def _fill(values: Sequence[float | None]) -> tuple[float, ...]:
+    """Return the values, with the median in the place of those that are not known; empty where most are not."""
+    known = [one for one in values if one is not None]
+    if 2 * len(known) < len(values) or not known:
+        return ()
+    middle = statistics.median(known)
+    return tuple(middle if one is None else one for one in values)
+
+
+def name_sources(history: StepHistory) -> str:
+    """Return where the figures come from, in a few words."""
+    found = [source for windows in history.ranks.values() for one in windows for source in one.sources]
+    return ", ".join(dict.fromkeys(found))
+
+
+def list_pairs(outcome: Outcome) -> list[NodePair]:
+    """List the links that the checks before the job have measured."""
+    links = outcome.preflight.detail.get("links") or () if outcome.preflight else ()
+    return [
+        NodePair(one["from"], one["to"], float(one["bytes_per_s"]), float(one.get("seconds") or 0.0))
+        for one in links
+    ]
+
+
+# the guard, which cancels the job of a measurement whose command was killed
+
+
+_BY = "drumline scale (its command was ended)"
+
+
+class JobGuard:
+    """Cancels the job that it was told of last, if that has not ended when this process leaves or is killed."""
+
+    def __enter__(self) -> JobGuard:
+        self._process = subprocess.Popen(  # noqa: S603 - our own
+            [sys.executable, "-P", "-m", "drumline.control.scaling.running"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, WORKSPACE: current_workspace()},
+            # What ends the command's whole group must not end this.
+            start_new_session=True,
+        )
+        return self
+
+    def watch(self, name: str) -> None:
+        """Watch over the job of that name, which may not exist yet, and over none before it."""
+        assert self._process.stdin is not None, "a pipe"
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(name + "\n")
+            self._process.stdin.flush()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None, "a pipe"
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        self._process.wait()
+
+
+def main() -> None:
+    """Read names of jobs until there are no more, and cancel the last one."""
+    name = ""
+    for line in sys.stdin:
+        name = line.strip()
+    if name:
+        with contextlib.suppress(DrumlineError, OSError):
+            ending.cancel(name, at_once=True, by=_BY)
+
+
+if __name__ == "__main__":
+    main()

@@ -179,9 +179,9 @@ def is_local(job: Command) -> bool:
 def compute_of(job: Command) -> dict[str, Any]:
     """Return the settings of the job's compute; empty for this machine without a name. Raises PlanError."""
     if ISOLATION in job.properties:
-        from drumline.control.machine import isolated
+        from drumline.control.machine import computes
 
-        return isolated.add_isolation(job.compute, str(job.properties[ISOLATION]))
+        return computes.add_isolation(job.compute, str(job.properties[ISOLATION]))
     if job.compute in LOCAL_COMPUTES:
         return {}
     from drumline.control.machine import computes

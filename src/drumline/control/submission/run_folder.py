@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 from contextlib import contextmanager, suppress
@@ -16,6 +17,7 @@ from drumline.contract.folder import RunFolder, home, private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 _HALF_MADE_S = 60.0
 WORKING_FOLDER = "drumline.working_folder"
@@ -213,9 +215,7 @@ def text_of(job: Any, in_place: str = "") -> str:
         spec["properties"] = {**(spec.get("properties") or {}), WORKING_FOLDER: shown}
     code = spec.get("code")
     if isinstance(code, str) and os.path.isdir(code):
-        from drumline.control.submission import git_state
-
-        head = git_state.read_head(code)
+        head = read_head(code)
         if head:
             # A rerun has that of the code that was stored then.
             spec["properties"] = {**head, **(spec.get("properties") or {})}
@@ -233,3 +233,71 @@ def _yaml(spec: dict[str, Any]) -> str:
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     return str(yaml.dump(spec, Dumper=dumper, sort_keys=False, allow_unicode=True))
+
+
+# the commit of the code, from git's own files
+
+
+_MOST_PARENTS = 40
+_MOST_BYTES = 1 << 22
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+
+
+def read_head(folder: str) -> dict[str, str]:
+    """
+    Return the commit and the branch as properties of a job, in Azure ML's spelling; empty where there is no repository.
+    """
+    git = _find_git(folder)
+    head = _read(os.path.join(git, "HEAD")) if git else ""
+    if not head:
+        return {}
+    if not head.startswith("ref: "):
+        return {"azureml.git.commit": head} if _COMMIT.fullmatch(head) else {}
+    ref = head.removeprefix("ref: ")
+    if not ref.startswith("refs/") or ".." in ref.split("/"):
+        return {}
+    commit = _read_ref(git, ref)
+    if not _COMMIT.fullmatch(commit):
+        return {}
+    return {"azureml.git.commit": commit, "azureml.git.branch": ref.removeprefix("refs/heads/")}
+
+
+def _find_git(folder: str) -> str:
+    """Return the folder of git for a working folder, or the nearest above it; empty for none."""
+    for _ in range(_MOST_PARENTS):
+        path = os.path.join(folder, ".git")
+        if os.path.isdir(path):
+            return path
+        if os.path.isfile(path):
+            # A worktree or a submodule.
+            text = _read(path)
+            return os.path.join(folder, text.removeprefix("gitdir: ")) if text.startswith("gitdir: ") else ""
+        above = os.path.dirname(folder)
+        if above == folder:
+            break
+        folder = above
+    return ""
+
+
+def _read_ref(git: str, ref: str) -> str:
+    common = _read(os.path.join(git, "commondir"))
+    places = [git, os.path.join(git, common)] if common else [git]
+    for place in places:
+        found = _read(os.path.join(place, ref))
+        if found:
+            return found
+    for place in places:
+        for line in _read(os.path.join(place, "packed-refs")).splitlines():
+            if line.endswith(f" {ref}"):
+                return line.split(" ", 1)[0]
+    return ""
+
+
+def _read(path: str) -> str:
+    """Return the text of a small file; empty when it cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, encoding="utf-8", errors="replace") as file:
+            return file.read(_MOST_BYTES).strip()
+    except OSError:
+        return ""

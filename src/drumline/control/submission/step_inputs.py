@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import open_text
-from drumline.control.jobs.output_links import output_path
+from drumline.control.jobs.job_outputs import output_path
 from drumline.spec.kinds.values import PRIMITIVES
 from drumline.spec.parts.io import PATTERN, Binding, Input, fits_primitive, texts_of, to_input
 

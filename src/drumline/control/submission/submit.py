@@ -105,9 +105,9 @@ def submit(
     except KeyboardInterrupt:
         if not chosen.shares_machine:
             # If it has arrived all the same, it ends at once, and what has arrived of it goes.
-            from drumline.control.jobs import cancel
+            from drumline.control.jobs import ending
 
-            cancel.request(folder)
+            ending.request(folder)
             with contextlib.suppress(EngineError):
                 chosen.withdraw(folder)
         raise

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
-from drumline.control.driver import step_rates
+from drumline.control.driver import tune
 from drumline.control.submission import planning
 from drumline.control.submission.fields import fill_component
 from drumline.control.tuning.parameters import (
@@ -63,7 +63,7 @@ class TuneRequest(NamedTuple):
 
 def check_request(request: TuneRequest) -> None:
     """Raise UsageError for a request that cannot be measured."""
-    step_rates.check_count(request.steps, step_rates.FEWEST, "a setting")
+    tune.check_count(request.steps, tune.FEWEST, "a setting")
     if request.at_once is not None and request.at_once < 1:
         raise UsageError("--at-once must be 1 or more")
     if request.trial_timeout_s < 1:
@@ -83,7 +83,7 @@ def make_sweep(job: Any, request: TuneRequest) -> SweepJob:
     job = fill_component(copy.deepcopy(job))
     job.name = None
     planned = planning.plan(copy.deepcopy(job))
-    step_rates.check_followed(planned)
+    tune.check_followed(planned)
     site = _look_at_site(planned)
     parameters = list_parameters(request.over, job, site)
     tuning = _make_tuning(job, request, parameters, site)

@@ -12,8 +12,8 @@ from drumline.contract.folder import RunFolder
 from drumline.contract.record import NamedTuple
 from drumline.contract.secrets import list_names
 from drumline.control.jobs import lookup
+from drumline.control.jobs.ending import wait_for_end
 from drumline.control.jobs.recovery import recover
-from drumline.control.jobs.waiting import wait_for_end
 from drumline.control.submission import driven
 from drumline.control.submission import secrets as submitted_secrets
 from drumline.control.submission.submit import submit

@@ -10,9 +10,9 @@ from drumline.contract.errors import UsageError
 from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count
-from drumline.control.jobs import cancel, listing
+from drumline.control.jobs import ending, listing
+from drumline.control.jobs.ending import wait_for_end
 from drumline.control.jobs.outcome import read_outcome
-from drumline.control.jobs.waiting import wait_for_end
 from drumline.control.machine import computes, doctor
 from drumline.control.submission.submit import submit
 
@@ -58,7 +58,7 @@ def examine_compute(name: str, node_count: int | None, tell: Callable[[str], Non
     try:
         _wait(folder, tell)
     except KeyboardInterrupt:
-        cancel.cancel(folder.name)
+        ending.cancel(folder.name)
         wait_for_end(folder, time.monotonic() + _END_LIMIT_S)
         raise
     outcome = fold(folder.read_events())

@@ -11,21 +11,24 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
-from drumline.contract.errors import NO_ROOM
+from drumline.contract import identity
+from drumline.contract.errors import NO_ROOM, UsageError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs import lookup, recovery
+from drumline.control.jobs.ending import wait_until_readable
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.submission import run_folder
-from drumline.control.upkeep import disk, needs, stored_content, stored_jobs, trash
+from drumline.control.upkeep import disk, stored_content, stored_jobs, trash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from drumline.control.upkeep.disk import Size
     from drumline.control.upkeep.stored_content import Content
-    from drumline.control.upkeep.stored_jobs import StoredJobs
+    from drumline.control.upkeep.stored_jobs import Need, StoredJobs
     from drumline.control.upkeep.trash import TrashRemoval
+
 
 FRESH_S = 3600.0
 """Snapshots and environments used so recently stay, whatever was asked for: an asset may be about to name them."""
@@ -129,7 +132,7 @@ def _keep_needed(jobs: StoredJobs, families: dict[str, list[str]], kept: list[Ke
     assets = list(stored_jobs.read_assets(home()))
     while True:
         going = {name: top for top, family in families.items() for name in family}
-        found = [one for one in needs.find_needs(jobs, going, assets) if one.how != needs.RERUNS]
+        found = [one for one in stored_jobs.find_needs(jobs, going, assets) if one.how != stored_jobs.RERUNS]
         if not found:
             return
         for need in found:
@@ -319,3 +322,86 @@ def _take_parts(family: Iterable[str], parts: str, removal: TrashRemoval) -> Non
             folder.append(event)
         for path in paths:
             removal.take(path, folder.root, "part")
+
+
+# job delete
+
+
+_END_S = 5.0
+"""How long a supervisor may take to end after its job."""
+
+
+class Deletion(NamedTuple):
+    """A deletion to be made. ``jobs``: all that go, steps and trials too. ``needs``: what others need of them."""
+
+    jobs: tuple[str, ...]
+    needs: tuple[Need, ...]
+    size_bytes: int
+
+
+def plan_deletion(names: Sequence[str]) -> Deletion:
+    """
+    Return what ``delete_jobs`` would remove; nothing changes, except that jobs without a supervisor are ended.
+
+    Raises NotFoundError; UsageError for a job that has not ended, or that another one that has not ended needs.
+    """
+    for name in names:
+        recovery.recover(lookup.folder_of(name))
+    return _plan(names)
+
+
+def _plan(names: Sequence[str]) -> Deletion:
+    known = stored_jobs.StoredJobs()
+    going = _list_going(known, names)
+    found = stored_jobs.find_needs(known, going, stored_jobs.read_assets(home()))
+    _check(known, going, found)
+    folders = [known.by_name[name].folder for name in going]
+    paths = [path for folder in folders for path in (folder.path, trash.find_mlflow_run(folder)) if path]
+    return Deletion(tuple(going), tuple(found), disk.measure_unshared(paths).size)
+
+
+def delete_jobs(names: Sequence[str]) -> Deletion:
+    """Remove jobs; all of them, or none. Raises as ``plan_deletion``; DrumlineError if some files stay. Blocks."""
+    for name in names:
+        _wait_for_supervisor(lookup.folder_of(name))
+    with run_folder.hold_removal_lock(home(), alone=True):
+        planned = _plan(names)
+        bins = trash.complete_interrupted(home(), disk.list_roots())
+        removal = trash.TrashRemoval(home())
+        removal.take_jobs([lookup.folder_of(name) for name in planned.jobs])
+    trash.report_leftovers([*trash.empty_bins(bins), *removal.empty()])
+    return planned
+
+
+def _list_going(known: StoredJobs, names: Sequence[str]) -> list[str]:
+    going: list[str] = []
+    for name in names:
+        going += [each for each in known.list_family(name) if each not in going]
+    return going
+
+
+def _check(known: StoredJobs, going: list[str], found: Sequence[Need]) -> None:
+    for name in going:
+        outcome = known.by_name[name].outcome
+        if not outcome.is_final:
+            hint = f"drumline job cancel {lookup.as_arguments(known.find_top(name))}"
+            raise UsageError(
+                f"job {name} is {outcome.status}, and cannot be deleted before it has ended", hint
+            )
+        if not known.by_name[name].is_over:
+            raise UsageError(f"the supervisor of job {name} has not ended yet", "try again in a few seconds")
+    for need in found:
+        if need.how == stored_jobs.BLOCKS:
+            raise UsageError(need.what, f"drumline job cancel {lookup.as_arguments(need.user)}")
+
+
+def _wait_for_supervisor(folder: RunFolder) -> None:
+    """Recover a job, and wait for the process that has just written down its end."""
+    if not recovery.recover(folder).is_final:
+        return
+    supervisor = identity.open_pidfd(folder.read_json(folder.supervisor))
+    if supervisor is not None:
+        import os
+
+        wait_until_readable((supervisor,), _END_S)
+        os.close(supervisor)

@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from drumline.contract.errors import DrumlineError, UsageError
 from drumline.control.jobs import listing
-from drumline.control.jobs.cancel import cancel
+from drumline.control.jobs.ending import cancel
 from drumline.studio.answers import to_json
 from drumline.studio.queries import body, check_is_ours
 
@@ -63,7 +63,7 @@ def cancel_job(request: Request) -> dict[str, Any]:
 
 
 def preempt_job(request: Request) -> dict[str, Any]:
-    from drumline.control.jobs.preempt import preempt
+    from drumline.control.jobs.ending import preempt
 
     name = request.path_params["name"]
     attempt = preempt(name, body(request).number("node"))

@@ -22,10 +22,10 @@ def list_nodes(request: Request) -> dict[str, Any]:
 
 
 def list_assets(request: Request) -> dict[str, Any]:
-    from drumline.control.assets import asset_list
+    from drumline.control.assets import assets
 
     asked = query(request)
-    return asset_list.list_assets(asked.choice("kind", "", ("", *asset_list.KINDS)), asked.text("name"))
+    return assets.list_assets(asked.choice("kind", "", ("", *assets.KINDS)), asked.text("name"))
 
 
 ROUTES = [

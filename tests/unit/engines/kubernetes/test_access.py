@@ -14,7 +14,7 @@ from drumline.contract import events as e
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
-from drumline.control.driver import recovery
+from drumline.control.driver import children
 from drumline.engines.kubernetes import access, client, courier, objects, submission, view
 from drumline.engines.kubernetes.client import ApiSilentError
 from drumline.engines.kubernetes.engine import ENGINE
@@ -124,12 +124,12 @@ def test_a_job_that_kubernetes_has_is_not_submitted_again_while_the_server_is_aw
         ("POST", "/api/v1/namespaces/default/services"): (201, lambda thing: thing),
         ("PATCH", f"{JOBS}/{name}"): (200, {}),
     }
-    recovery._complete_elsewhere(folder, fold(folder.read_events()))
+    children._complete_elsewhere(folder, fold(folder.read_events()))
     assert folder.read_json(folder.engine) == {"kubernetes_job": name, "uid": "0f1e"}
     assert not fold(folder.read_events()).is_final
     server.close()
     view.write(folder, "unknown", "Kubernetes does not answer")
-    recovery._complete_elsewhere(folder, fold(folder.read_events()))
+    children._complete_elsewhere(folder, fold(folder.read_events()))
     assert not fold(folder.read_events()).is_final
     assert view.was_sent(folder)
     assert not view.is_withdrawn(folder)

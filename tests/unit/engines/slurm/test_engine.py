@@ -14,7 +14,7 @@ from drumline.contract import secrets, status
 from drumline.contract.errors import EngineError, NotSubmittedError, PlanError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
-from drumline.control.jobs import cancel, recovery
+from drumline.control.jobs import ending, recovery
 from drumline.control.submission import planning, submit
 from drumline.engines.base import JobView
 from drumline.engines.slurm import client, engine, jobs
@@ -586,7 +586,7 @@ def test_a_job_that_waits_can_be_canceled_and_is_then_over(slurm, site, clock):
         status.QUEUED,
         "others before it have a higher priority (Priority)",
     )
-    assert cancel.cancel("calm_drum", by="ann")
+    assert ending.cancel("calm_drum", by="ann")
     assert slurm.calls("scancel") == ["--state=PENDING 41"]
     slurm.says("squeue")
     remembered(slurm, "CANCELLED", batch_host=None)

@@ -276,7 +276,7 @@ class Run(RunLog, RunFiles):
 
     def cancel(self) -> None:
         """Ask for its end, and return."""
-        from drumline.control.jobs.cancel import cancel
+        from drumline.control.jobs.ending import cancel
 
         with self._here():
             cancel(self.id)
@@ -379,7 +379,7 @@ class Run(RunLog, RunFiles):
         }
 
     def _wait(self) -> Outcome:
-        from drumline.control.jobs.waiting import wait_for_end
+        from drumline.control.jobs.ending import wait_for_end
 
         with self._here():
             wait_for_end(self._folder())

@@ -1,24 +1,32 @@
-"""Waiting for the end of a job."""
+"""Waiting for the end of jobs, and asking for it: cancel, and preempt, which takes nodes away with notice."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import select
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
 from drumline.contract import identity, status
-from drumline.contract.errors import NotFoundError
+from drumline.contract.errors import EngineError, NotFoundError, UsageError
 from drumline.contract.outcome import fold
+from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
+from drumline.contract.user import user
+from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.recovery import recover
+from drumline.engines.table import engine, is_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from drumline.contract.folder import RunFolder
+
 
 _LONGEST_PAUSE_S = 0.1
 
@@ -190,3 +198,72 @@ def wait_until_readable(descriptors: Iterable[int | None], seconds: float) -> bo
         if descriptor is not None:
             poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(max(0.0, seconds) * 1000))
+
+
+# cancel
+
+
+def cancel(name: str, *, at_once: bool = False, by: str = "") -> bool:
+    """
+    Ask for the job's end and return; ``at_once`` is without the grace period. False when it has ended already.
+
+    ``by``: who asks, for the reason; default the user. May be called again. Raises NotFoundError.
+    """
+    folder = folder_of(name)
+    outcome = recover(folder)
+    if outcome.is_final:
+        return False
+    request(folder, at_once=at_once, by=by)
+    wake(folder)
+    if is_elsewhere(outcome.engine):
+        # One that waits has no supervisor that would see the request. Where nobody answers, whoever looks tries again.
+        with contextlib.suppress(EngineError):
+            engine(outcome.engine).withdraw(folder)
+    return True
+
+
+def request(folder: RunFolder, *, at_once: bool = False, by: str = "") -> None:
+    """Leave the request for the process that looks after the job, now or when it begins. Raises OSError."""
+    folder.write(folder.cancel, json.dumps({"by": by or user(), "at_once": at_once}))
+
+
+def wake(folder: RunFolder) -> None:
+    """Have its supervisor look for requests now; it does so every second or two anyway."""
+    pidfd = identity.open_pidfd(folder.read_json(folder.supervisor))
+    if pidfd is not None:
+        import os
+
+        try:
+            signal.pidfd_send_signal(pidfd, signal.SIGUSR1)
+        except ProcessLookupError:
+            pass
+        finally:
+            os.close(pidfd)
+
+
+# preempt
+
+
+def preempt(name: str, node: int | None = None) -> int:
+    """
+    Ask for it and return the number of the attempt that ends so. ``node``: None takes all nodes away.
+
+    Raises NotFoundError; UsageError for a job whose ranks do not run, and for a node that it has not.
+    """
+    folder = folder_of(name)
+    outcome = recover(folder)
+    if outcome.kind != "command":
+        raise UsageError(
+            f"job {name} is a {outcome.kind}: it has jobs, and those have ranks",
+            f"drumline job show -n {name}",
+        )
+    if outcome.is_final or not outcome.ranks:
+        raise UsageError(f"job {name} is {outcome.status}: it has no ranks that run")
+    nodes = len(Plan.read(folder.plan).nodes)
+    if node is not None and not 0 <= node < nodes:
+        has = "node 0" if nodes == 1 else f"nodes 0 to {nodes - 1}"
+        raise UsageError(f"--node: there is no node {node}", f"job {name} has {has}")
+    attempt = len(outcome.attempts)
+    folder.write(folder.preempt, json.dumps({"by": user(), "node": node, "attempt": attempt}))
+    wake(folder)
+    return attempt

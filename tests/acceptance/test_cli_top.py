@@ -18,10 +18,10 @@ import pytest
 from cli_jobs import on_terminal, one_rank, wait_for_status, write_job, write_script
 from waiting import wait_until
 
+from drumline.cli.views import top
 from drumline.contract import samples
-from drumline.control.facts import description
+from drumline.control.facts import description, usage
 from drumline.control.jobs import lookup, recovery
-from drumline.control.observing import top, usage
 
 BUSY = """
     import os, signal, time

@@ -11,7 +11,7 @@ from mlflow_server import FakeServer
 from waiting import wait_until
 
 from drumline.contract.folder import RunFolder
-from drumline.control.observing import metrics
+from drumline.control.facts import metrics
 
 VALUES = [4.0, 2.0, 1.0, 0.5]
 

@@ -8,11 +8,10 @@ import pytest
 from cli_jobs import write_script
 
 from drumline.contract.steps import PLACES
+from drumline.control.facts.history import describe_attempt_steps, read_system
 from drumline.control.facts.ranks import describe_ranks
+from drumline.control.facts.steps import read_steps
 from drumline.control.jobs import lookup
-from drumline.control.observing.charts.rank_history import read_system
-from drumline.control.observing.steps.attempt_steps import describe_attempt
-from drumline.control.observing.steps.history import read_steps
 
 STEPS = 30
 
@@ -89,7 +88,7 @@ def test_a_training_is_followed_and_its_late_rank_named(cli, tmp_path):
     assert "latest rank: 1, by " in page
     assert f"step {STEPS} of" in cli("job", "top", "job", "--once").out
 
-    told = describe_attempt("job")
+    told = describe_attempt_steps("job")
     assert told["progress"].startswith(f"step {STEPS} of {STEPS + 1} (input max_steps), ")
     assert "wait for rank 1" in told["sentence"]
     assert [one["lateness"] > 50 for one in describe_ranks("job")["ranks"]] == [False, True]

@@ -6,15 +6,15 @@ import pytest
 from frameworks.table import Followed
 
 from drumline.contract.folder import RunFolder
+from drumline.control.facts import steps
+from drumline.control.facts.steps import read_steps
 from drumline.control.jobs.outcome import read_outcome
-from drumline.control.observing.steps import telling
-from drumline.control.observing.steps.history import read_steps
 
 
 def check(run_folder: Path, followed: Followed) -> None:
     """The job has made the steps that it says, and its phases are those of a training."""
     folder = RunFolder(str(run_folder))
-    shown = telling.describe_steps(folder, read_outcome(folder))
+    shown = steps.describe_steps(folder, read_outcome(folder))
     if followed.steps == 0:
         # A job that is over soon has too few looks at its stacks.
         assert shown is None or shown["sources"] == ["stacks"]

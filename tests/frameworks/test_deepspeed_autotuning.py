@@ -8,8 +8,7 @@ import pytest
 from frameworks.conftest import skip_without
 
 from drumline.contract.folder import RunFolder
-from drumline.control.facts import description
-from drumline.control.observing import metrics
+from drumline.control.facts import description, metrics
 
 EXPERIMENTS = {f"z{stage}_{sizes}" for stage in (0, 1) for sizes in ("gas4_tmbspg8", "gas1_tmbspg32")}
 

@@ -184,6 +184,6 @@ def choose_progress() -> Callable[[RunFolder], str] | None:
     """Return a function that gives a line about a job's steps, for standard error; None: it is no terminal."""
     if not sys.stderr.isatty():
         return None
-    from drumline.control.observing.steps.telling import StepsLine
+    from drumline.control.facts.steps import StepsLine
 
     return StepsLine().read

@@ -146,7 +146,7 @@ class JobViews(Operations):
         ``patterns``: names, such as ``"val/*"``; none: all. ``as_frame``: whether the rows are a pandas DataFrame or a
         list of dictionaries; None: a DataFrame if pandas is installed. Raises UsageError if it must be, and is not.
         """
-        from drumline.control.observing.metrics import read_metrics
+        from drumline.control.facts.metrics import read_metrics
 
         wanted = (patterns,) if isinstance(patterns, str) else tuple(patterns)
         found = read_metrics(lookup.folder_of(name), wanted)
@@ -188,8 +188,8 @@ class JobViews(Operations):
         Return what the nodes and ranks of a job use, or have used: ``nodes`` and ``ranks``, with the keys of
         ``drumline job top -o json``; of a pipeline or sweep ``jobs``, its steps or trials that run.
         """
+        from drumline.control.facts.usage import describe_usage
         from drumline.control.jobs.recovery import recover
-        from drumline.control.observing.usage import describe_usage
 
         folder = lookup.folder_of(name)
         return describe_usage(folder, recover(folder))
@@ -210,8 +210,8 @@ class JobViews(Operations):
         Return how an attempt of a job started, by default the latest: ``phases``, ``nodes``, ``ranks``, ``total_s``
         and the ``longest`` phase, with the keys of ``drumline job show --timeline -o json``.
         """
+        from drumline.control.facts.start import describe_start
         from drumline.control.jobs.recovery import recover
-        from drumline.control.observing.timeline import describe_start
 
         recover(lookup.folder_of(name))
         return describe_start(name, attempt)
@@ -224,7 +224,7 @@ class JobViews(Operations):
 
         Values of variables that look like secrets are ``(hidden)``. Raises NotFoundError.
         """
-        from drumline.control.comparing.jobs import compare_jobs
+        from drumline.control.comparing import compare_jobs
         from drumline.sdk.notebook.difference import JobDifferences
 
         return JobDifferences(compare_jobs(a, b))

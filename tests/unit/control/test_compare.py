@@ -10,8 +10,7 @@ from drumline.cli.main import main
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
 from drumline.contract.mlflow import run_id_of
-from drumline.control.comparing.code import compare_trees
-from drumline.control.comparing.jobs import compare_jobs
+from drumline.control.comparing import compare_jobs, compare_trees
 from drumline.control.jobs import naming
 from drumline.staging.snapshot.take import take_snapshot
 from drumline.tracking import metrics as files

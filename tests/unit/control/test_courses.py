@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from drumline.control.observing.metrics import draw_course
+from drumline.control.facts.metrics import draw_course
 from drumline.tracking.metrics import Point
 from drumline.tracking.series import Series
 

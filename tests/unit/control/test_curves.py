@@ -8,9 +8,8 @@ import pytest
 
 from drumline.contract import events as e
 from drumline.contract.errors import NotFoundError, UsageError
-from drumline.control.observing.charts import series
-from drumline.control.observing.charts.bins import put_in_bins
-from drumline.control.observing.charts.series import list_metrics, read_series
+from drumline.control.facts import charts
+from drumline.control.facts.charts import list_metrics, put_in_bins, read_series
 from drumline.tracking import metrics as files
 from drumline.tracking.metric_file import MetricFile
 
@@ -68,7 +67,7 @@ def test_curves_of_several_jobs_are_read_with_one_question(job):
 
 
 def test_what_comes_while_the_job_runs_is_seen_and_an_end_is_kept(job, monkeypatch):
-    monkeypatch.setattr(series, "_AGAIN", 0)
+    monkeypatch.setattr(charts, "_AGAIN", 0)
     job.log_metric("loss", [(1001_000, 1.0, 0)])
     assert read_series([job.name])["series"][0]["count"] == 1
     job.log_metric("loss", [(1002_000, 0.5, 1)])
@@ -76,17 +75,17 @@ def test_what_comes_while_the_job_runs_is_seen_and_an_end_is_kept(job, monkeypat
     job.add(e.JobEnded(1003.0, "Completed", 0, "fine"))
     assert read_series([job.name])["series"][0]["count"] == 2
     with monkeypatch.context() as unread:
-        unread.setattr(series.MetricsReader, "look", pytest.fail)
+        unread.setattr(charts.MetricsReader, "look", pytest.fail)
         assert read_series([job.name])["series"][0]["count"] == 2
     job.log_metric("loss", [(1004_000, 0.25, 2)])
     assert read_series([job.name])["series"][0]["count"] == 3
 
 
 def test_readers_with_many_values_are_forgotten(job, monkeypatch):
-    monkeypatch.setattr(series, "_MOST_VALUES", 10)
+    monkeypatch.setattr(charts, "_MOST_VALUES", 10)
     job.log_metric("loss", ((1001_000, 1.0, step) for step in range(20)))
     read_series([job.name])
-    assert not series._readers
+    assert not charts._readers
 
 
 def test_names_are_listed_without_reading_any_value(job, monkeypatch):

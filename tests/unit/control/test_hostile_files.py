@@ -13,6 +13,7 @@ from drumline.contract.errors import DrumlineError, NotFoundError
 from drumline.contract.plan import Plan
 from drumline.control.access.job_files import look_at, open_file
 from drumline.control.driver.children import read_graph
+from drumline.control.facts import metrics
 from drumline.control.facts.changes import JobWatch, read_events
 from drumline.control.facts.job import show_spec
 from drumline.control.facts.ranks import describe_ranks
@@ -23,7 +24,6 @@ from drumline.control.logs.history import History, LogChoice
 from drumline.control.logs.lines.page import read_lines
 from drumline.control.logs.rank_log import RankLog, open_log
 from drumline.control.logs.view import explain_link
-from drumline.control.observing import metrics
 from drumline.control.settings import tracking
 
 

@@ -12,15 +12,13 @@ from drumline.contract import samples
 from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.control.access.job_files import look_at, open_file
 from drumline.control.assets import assets
-from drumline.control.facts import stacks
+from drumline.control.facts import history, stacks
+from drumline.control.facts.history import read_system
 from drumline.control.facts.job import describe_job
 from drumline.control.facts.ranks import describe_ranks, describe_variables
+from drumline.control.facts.start import describe_timeline, make_trace
 from drumline.control.logs.lines.page import read_lines
 from drumline.control.machine import node_list, queue_view
-from drumline.control.observing.charts import rank_history
-from drumline.control.observing.charts.lanes import describe_timeline, make_trace
-from drumline.control.observing.charts.rank_history import read_system
-from drumline.control.observing.charts.sample_lines import CPU_S, MEMORY, list_uses
 from drumline.spec.registered.assets import Data
 from drumline.tracking.metric_file import MetricFile
 
@@ -153,9 +151,9 @@ def test_of_all_samples_of_a_node_one_is_in_memory_at_a_time(job, monkeypatch):
         sample(job, 0, 1001.5 + second, use(0, second), use(1, second))
     end(job)
     seen = []
-    measure, read = rank_history.MEASURES["network"], samples.from_line
+    measure, read = history.MEASURES["network"], samples.from_line
     used = measure._replace(of_node=lambda one: seen.append("used") or measure.of_node(one))
-    monkeypatch.setitem(rank_history.MEASURES, "network", used)
+    monkeypatch.setitem(history.MEASURES, "network", used)
     monkeypatch.setattr(samples, "from_line", lambda line: seen.append("read") or read(line))
     read_system(job.name, "network", points=10)
     # The newest says first which measures there are.
@@ -335,20 +333,6 @@ def test_assets_are_listed_without_their_content(drumline_home, tmp_path):
         {"of": "mnist"},
     )
     assert found["created"]
-
-
-def test_what_is_read_quickly_is_what_was_written():
-    ranks = (
-        use(0, 1.25, 100, gpus={"0": 5, "0.1": 7}),
-        use(-1, 0.0, 0, io=None),
-        use(2, 1234567.89, 1 << 40, has_ended=True, gpus={"1": 2}),
-        use(3, 7.0, 1, has_ended=True),
-    )
-    gpu = samples.Gpu("0", 'odd "x":1} name', 80, 10, 80_000, 300.0, 40)
-    one = samples.Sample(1.0, 0, 1.0, 0.0, 4, (50, 1000), None, (0, 0), (0, 0), (0, 0), 1.0, ranks, (gpu,))
-    line = samples.to_line(one)
-    assert list_uses(line, CPU_S) == [(use.rank, use.cpu_s, use.has_ended) for use in ranks]
-    assert list_uses(line, MEMORY) == [(use.rank, use.memory, use.has_ended) for use in ranks]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 99}', '{"nodes": [1]}'])

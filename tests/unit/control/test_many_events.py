@@ -5,21 +5,18 @@ from made_jobs import MadeJob
 
 from drumline.contract import events as e
 from drumline.contract.outcome import fold
+from drumline.control.facts import start
 from drumline.control.jobs import many_events, outcome
-from drumline.control.observing import timeline, timeline_phases
-from drumline.control.observing.charts import attempt_starts
 
 
 @pytest.fixture
 def job(monkeypatch):
     monkeypatch.setattr(outcome, "_MANY_BYTES", 1)
     many_events.outcomes.clear()
-    attempt_starts._starts.clear()
     made = MadeJob()
     made.start()
     yield made
     many_events.outcomes.clear()
-    attempt_starts._starts.clear()
 
 
 @pytest.fixture
@@ -78,59 +75,28 @@ def test_a_file_that_was_written_anew_is_read_anew(job):
     assert outcome.fold_events(job.folder).user == "eve"
 
 
-# the timeline
-
 AGAIN = (
     e.RankExited(1005.0, 1, 0, 1, None),
-    e.JobWarned(1005.1, "slow", "slow"),
     e.AttemptEnded(1005.5, 0, 1, "rank 1 failed", 1, 0),
     e.JobStarting(1006.0),
-    e.AgentJoined(1006.1, 0, 31, "127.0.0.1"),
     e.RankStarted(1006.2, 0, 0, 41),
 )
 
 
-def told_of_all(job, number):
-    starts = timeline_phases.fold(job.folder.read_events())
-    return timeline.describe_attempt(starts[number], len(starts), starts[0].zero)
-
-
-def told(job, number):
-    found = timeline.describe_start(job.folder.name, number)
-    return {key: value for key, value in found.items() if key not in ("job", "drills", "now_s")}
-
-
-@pytest.mark.parametrize("number", [0, 1, 2])
-def test_the_timeline_of_an_attempt_is_that_of_all_events(job, number):
-    job.add(*AGAIN, *AGAIN, e.JobEnded(1009.0, "Failed", 1, "rank 0 failed"))
-    expected = told_of_all(job, number)
-    del expected["now_s"]
-    assert told(job, number) == expected
-    assert told(job, number) == expected
-
-
-def test_a_second_look_at_a_timeline_reads_what_is_new(job, parsed):
-    job.add(*AGAIN)
-    timeline.describe_start(job.folder.name)
-    parsed.clear()
-    timeline.describe_start(job.folder.name)
-    assert parsed == []
-    job.add(e.FirstOutput(1007.0, 0, 0), e.JobEnded(1009.0, "Completed", 0, "all ranks completed"))
-    found = timeline.describe_start(job.folder.name)
-    assert len(parsed) == 3, "two for the timeline, one for the outcome"
-    assert found["ranks"][0]["first_output_s"] == 2.0
-
-
 def test_of_earlier_attempts_little_is_parsed(job, parsed):
     job.add(*AGAIN, *AGAIN, e.FirstOutput(1007.0, 0, 0))
-    attempt_starts.read_starts(job.folder)
-    assert sum(b"RankStarted" in line for line in parsed) == 1
-    parsed.clear()
     outcome.fold_events(job.folder)
     assert not [line for line in parsed if b"RankExited" in line or b"FirstOutput" in line]
 
 
-def test_events_that_say_nothing_of_a_start_are_not_parsed(job, parsed):
-    job.add(*(e.JobWarned(1005.0, "slow", "slow") for _ in range(20)))
-    attempt_starts.read_starts(job.folder)
-    assert not [line for line in parsed if b"JobWarned" in line]
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_the_start_of_an_attempt_is_that_of_all_events(job, parsed, number):
+    job.add(*AGAIN, e.RankExited(1007.0, 0, 0, 0, None), *AGAIN)
+    whole = start.fold(job.folder.read_events())
+    parsed.clear()
+    starts = start.read_starts(job.folder, number)
+    assert len(parsed) < 20 or number == 0
+    assert vars(starts[number]) == vars(whole[number])
+    assert [(one.zero, one.cause) for one in starts] == [(one.zero, one.cause) for one in whole]
+    assert vars(start.read_starts(job.folder)[2]) == vars(whole[2])
+    assert (not starts[1].started) == (number != 1)

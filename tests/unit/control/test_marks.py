@@ -4,10 +4,9 @@ import pytest
 from made_jobs import MadeJob
 
 from drumline.contract import events as e
-from drumline.control.observing.charts.lanes import make_trace
-from drumline.control.observing.charts.marks import describe_marks
-from drumline.control.observing.charts.rank_history import read_system
-from drumline.control.observing.charts.series import read_series
+from drumline.control.facts.charts import read_series
+from drumline.control.facts.history import describe_marks, read_system
+from drumline.control.facts.start import make_trace
 
 
 def drill(job):

@@ -9,7 +9,7 @@ from planning import plan
 
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
-from drumline.control.observing import metrics
+from drumline.control.facts import metrics
 from drumline.tracking import metrics as files
 from drumline.tracking import mlflow_files, runs
 

@@ -9,7 +9,7 @@ from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import Outcome
 from drumline.contract.steps import Window
-from drumline.control.observing.steps.history import StepHistory
+from drumline.control.facts.steps import StepHistory
 from drumline.control.scaling import refusals, running
 from drumline.control.scaling.facts import RankSteps, SizeRun
 from drumline.control.scaling.report import build_report

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from drumline.cli.measuring.scale import format_report
-from drumline.control.observing.steps.history import LatestRank
+from drumline.control.facts.steps import LatestRank
 from drumline.control.scaling import running
 from drumline.control.scaling.facts import NodePair, RankSteps, SizeRun, reduce_run
 from drumline.control.scaling.model import RingLink, find_exposed_s, find_span_s, fit_model

@@ -9,10 +9,9 @@ from made_jobs import MadeJob
 
 from drumline.contract import events as e
 from drumline.contract import steps
+from drumline.control.facts.history import describe_attempt_steps, read_system
 from drumline.control.facts.ranks import describe_ranks
-from drumline.control.observing.charts.rank_history import read_system
-from drumline.control.observing.steps.attempt_steps import describe_attempt
-from drumline.control.observing.steps.history import find_behind
+from drumline.control.facts.steps import find_behind
 
 LATE = 2
 
@@ -113,7 +112,7 @@ def test_a_job_without_steps_says_nothing_of_them(drumline_home):
     made.start()
     assert "lateness" not in [one["key"] for one in read_system(made.name)["measures"]]
     assert {one for rank in range(4) for one in row(read_system(made.name, "lateness"), rank)} == {None}
-    told = describe_attempt(made.name)
+    told = describe_attempt_steps(made.name)
     assert (told["steps"], told["progress"], told["phases"]) == (None, "", [])
 
 
@@ -126,7 +125,7 @@ def test_ranks_that_the_plan_does_not_have_are_left_out(job):
 
 
 def test_words_say_where_a_step_goes_and_why_a_rank_is_late(job):
-    told = describe_attempt(job.name)
+    told = describe_attempt_steps(job.name)
     assert told["progress"] == "step 80, 10 steps/s"
     assert told["counted"] == 80
     parts = {one["key"]: one["seconds"] for one in told["phases"]}
@@ -156,4 +155,4 @@ def test_a_cause_is_named_only_where_it_is_most_of_it(drumline_home, late, said)
     write(
         made, *(window(0, second) for second in range(8)), *(window(1, second, **late) for second in range(8))
     )
-    assert describe_attempt(made.name)["sentence"] == said
+    assert describe_attempt_steps(made.name)["sentence"] == said

@@ -6,17 +6,18 @@ import time
 import pytest
 from made_jobs import MadeJob
 
-from drumline.contract import steps
+from drumline.contract import steps as contract
+from drumline.control.facts import steps
+from drumline.control.facts.history import describe_attempt_steps
+from drumline.control.facts.metrics import find_marks
 from drumline.control.jobs.outcome import read_outcome
-from drumline.control.observing.steps import log_lines, telling, words
-from drumline.control.observing.steps.attempt_steps import describe_attempt
 from drumline.tracking import metrics
 
 KERAS = "\x1b[1m{}/20\x1b[0m \x1b[37m━━━━\x1b[0m \x1b[1m3s\x1b[0m 12ms/step - loss: 0.5"
 
 
 def list_marks(*lines):
-    return [(mark.done, mark.total) for mark in log_lines.find_marks(enumerate(map(str.encode, lines)))]
+    return [(mark.done, mark.total) for mark in find_marks(enumerate(map(str.encode, lines)))]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def job(drumline_home):
 
 
 def describe(job):
-    return telling.describe_steps(job.folder, read_outcome(job.folder))
+    return steps.describe_steps(job.folder, read_outcome(job.folder))
 
 
 def test_a_job_that_says_nothing_has_no_steps(job):
@@ -76,7 +77,7 @@ def test_a_log_says_how_far_and_its_looks_how_fast(job):
         job.log(0, f"step {second}/1000\n", at=1000.0 + second)
     found = describe(job)
     assert found is not None
-    assert words.list_parts(found) == ["step 190 of 1,000 (log of rank 0), 1 steps/s, 13m left"]
+    assert steps.list_parts(found) == ["step 190 of 1,000 (log of rank 0), 1 steps/s, 13m left"]
     assert (found["sources"], found["step_s"]) == (["log"], pytest.approx(1.0))
 
 
@@ -94,7 +95,7 @@ def test_the_metric_with_the_most_steps_counts(job):
     metrics.log_value(job.run_dir, "system/cpu", 0.5, 5000, timestamp_ms=1_000_000)
     found = describe(job)
     assert found is not None
-    assert words.list_parts(found) == ["step 300 (metric loss), 10 steps/s"]
+    assert steps.list_parts(found) == ["step 300 (metric loss), 10 steps/s"]
     assert found["sources"] == ["metrics"]
     # A log says more where it also knows the end.
     job.log(0, "step 5: loss 3\nstep 6: loss 2\n")
@@ -114,8 +115,8 @@ def write_looks(job, *lines):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "ab") as file:
         for at, counts in lines:
-            looks = [steps.Looks(at, at, rank, 7, one) for rank, one in counts.items()]
-            file.write(steps.to_line([], looks))
+            looks = [contract.Looks(at, at, rank, 7, one) for rank, one in counts.items()]
+            file.write(contract.to_line([], looks))
 
 
 def test_stacks_say_where_the_time_goes_of_the_last_minute(job):
@@ -126,20 +127,20 @@ def test_stacks_say_where_the_time_goes_of_the_last_minute(job):
     )
     found = describe(job)
     assert found is not None
-    assert words.list_parts(found) == [
+    assert steps.list_parts(found) == [
         "input 17 %, communication 50 %, computing 33 % (by 42 looks at stacks)"
     ]
     assert (found["done"], found["sources"], found["looks"]) == (None, ["stacks"], 42)
     assert found["phases"] == {"input": 0.1667, "communication": 0.5, "idle": 0.0, "computing": 0.3333}
-    told = describe_attempt(job.name)
+    told = describe_attempt_steps(job.name)
     assert (told["progress"], [one["key"] for one in told["phases"]]) == (
         "",
         ["input", "communication", "computing"],
     )
     job.log(0, "step 3/10\n")
-    assert words.list_parts(describe(job))[0] == "step 3 of 10 (log of rank 0)"
+    assert steps.list_parts(describe(job))[0] == "step 3 of 10 (log of rank 0)"
     assert describe(job)["sources"] == ["log", "stacks"]
-    assert describe_attempt(job.name)["progress"] == "step 3 of 10 (log of rank 0)"
+    assert describe_attempt_steps(job.name)["progress"] == "step 3 of 10 (log of rank 0)"
 
 
 def test_few_looks_say_nothing(job):
@@ -151,9 +152,9 @@ def test_few_looks_say_nothing(job):
 
 def test_steps_that_a_hook_has_seen_count_more_than_stacks(job):
     write_looks(job, *[(1100.0 + at, {0: (0, 0, 0, 9)}) for at in range(7)])
-    seconds = {"step": steps.Spread(0.1, 0.1, 0.1), "forward": steps.Spread(0.1, 0.1, 0.1)}
+    seconds = {"step": contract.Spread(0.1, 0.1, 0.1), "forward": contract.Spread(0.1, 0.1, 0.1)}
     with open(job.folder.steps_path(0, 0), "ab") as file:
-        file.write(steps.to_line([steps.Window(1101.0, 1101.0, 0, 7, 10, 10, seconds)]))
+        file.write(contract.to_line([contract.Window(1101.0, 1101.0, 0, 7, 10, 10, seconds)]))
     found = describe(job)
     assert (found["sources"], found["looks"], found["phases"]) == (
         ["optimizer"],

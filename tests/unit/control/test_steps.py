@@ -12,9 +12,8 @@ from drumline.contract.folder import RunFolder
 from drumline.contract.plan import NodeTask, Plan, RankTask
 from drumline.contract.steps import Spread, Total, Window
 from drumline.contract.words import round_rate
-from drumline.control.observing.steps import history as histories
-from drumline.control.observing.steps import telling, words
-from drumline.control.observing.steps.history import read_last_attempt, read_steps
+from drumline.control.facts import steps
+from drumline.control.facts.steps import read_last_attempt, read_steps
 
 
 def same(value):
@@ -125,7 +124,7 @@ def test_only_ranks_of_the_plan_count_each_on_its_node(folder):
 def test_the_files_of_all_nodes_together_have_one_limit(folder, monkeypatch):
     sizes = []
     monkeypatch.setattr(
-        histories, "read_plain", lambda path, most, *, from_end: sizes.append((path, most)) or b""
+        steps, "read_plain", lambda path, most, *, from_end: sizes.append((path, most)) or b""
     )
     for node in range(64):
         add_to_plan(RunFolder(str(folder)), node, {100 + node})
@@ -140,7 +139,7 @@ def test_a_window_of_the_first_step_alone_says_that_it_was_made_and_nothing_else
     write(tmp_path, 0, 0, [only])
     summary = read_steps(str(tmp_path), 0).summarize()
     assert (summary["done"], summary["rate"], summary["step_s"], summary["phases"]) == (1, None, None, {})
-    assert words.list_parts(summary) == ["step 1"]
+    assert steps.list_parts(summary) == ["step 1"]
     write(tmp_path, 0, 0, [only._replace(time=1002.0, done=11, made=10, seconds={"step": same(0.1)})])
     summary = read_steps(str(tmp_path), 0).summarize()
     assert (summary["rate"], summary["step_s"], summary["phases"]) == (10.0, 0.1, {"other": 1.0})
@@ -172,19 +171,19 @@ def test_parts_that_add_up_to_more_than_a_step_are_shares_all_the_same(tmp_path)
 
 def test_the_sentence_names_a_rank_only_if_it_stands_out(folder):
     summary = read_steps(str(folder), 1).summarize()
-    assert words.list_parts(summary) == [
+    assert steps.list_parts(summary) == [
         "step 80 of 110 (a test), 10 steps/s, 3s left",
         "input 4 %, forward 30 %, backward 51 %, all-reduce 6 %, waiting for others 10 %",
         "latest rank: 2, by 13 ms in 100 % of steps",
     ]
-    assert words.list_parts(summary, is_over=True)[0] == "step 80 of 110 (a test), 10 steps/s"
+    assert steps.list_parts(summary, is_over=True)[0] == "step 80 of 110 (a test), 10 steps/s"
     for late in ({"share": 0.4}, {"late_ms": 1.5}):
-        assert len(words.list_parts({**summary, "latest": {**summary["latest"], **late}})) == 2
+        assert len(steps.list_parts({**summary, "latest": {**summary["latest"], **late}})) == 2
     why = {**summary["latest"], "phase": "forward", "more_ms": 12.5}
     said = "latest rank: 2, by 13 ms in 100 % of steps; its forward takes 12.5 ms longer"
-    assert words.list_parts({**summary, "latest": why})[2] == said
+    assert steps.list_parts({**summary, "latest": why})[2] == said
     slow = {**summary, "rate": 0.05, "total": None}
-    assert words.list_parts(slow)[0] == "step 80, 20 s/step"
+    assert steps.list_parts(slow)[0] == "step 80, 20 s/step"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +201,7 @@ def test_the_sentence_names_a_rank_only_if_it_stands_out(folder):
     ],
 )
 def test_an_input_may_say_how_many_steps_there_are(inputs, found):
-    assert telling.find_total(inputs, 11) == found
+    assert steps.find_total(inputs, 11) == found
 
 
 def test_a_pass_counts_where_all_ranks_make_as_many_steps(tmp_path):
@@ -211,7 +210,7 @@ def test_a_pass_counts_where_all_ranks_make_as_many_steps(tmp_path):
     assert read_steps(str(tmp_path), 0).count_pass() == 11
     write(tmp_path, 0, 0, [window(1, 1003.0, 30, pass_steps=12)])
     assert read_steps(str(tmp_path), 0).count_pass() == 0
-    assert telling.find_total({"epochs": 8}, 0) == ("", 0)
+    assert steps.find_total({"epochs": 8}, 0) == ("", 0)
 
 
 def test_clocks_of_several_machines_are_set_right(tmp_path):
@@ -274,8 +273,8 @@ def test_a_job_that_makes_no_steps_any_more_has_no_rate(tmp_path):
     now = time.time()
     write(tmp_path, 0, 0, [window(0, now - 300 + second, 10 * second) for second in range(1, 7)])
     folder, history = RunFolder(str(tmp_path)), read_steps(str(tmp_path), 0)
-    assert telling.summarize_steps(folder, history, is_first=False, is_over=False)["rate"] is None
-    assert telling.summarize_steps(folder, history, is_first=False, is_over=True)["rate"] == 10.0
+    assert steps.summarize_steps(folder, history, is_first=False, is_over=False)["rate"] is None
+    assert steps.summarize_steps(folder, history, is_first=False, is_over=True)["rate"] == 10.0
 
 
 def test_steps_that_took_no_time_are_no_error(tmp_path):

@@ -2,10 +2,11 @@
 
 import pytest
 
+from drumline.cli.views import show
 from drumline.contract import events as e
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.folder import RunFolder
-from drumline.control.observing import timeline, timeline_phases, timeline_text
+from drumline.control.facts import start
 
 START = [
     e.JobSubmitted(100.0, "ann"),
@@ -41,8 +42,8 @@ OLDER = [one for one in START if not isinstance(one, (e.WarmStart, e.FirstOutput
 
 
 def told_of(events, attempt=-1):
-    starts = timeline_phases.fold(events)
-    return {"job": "job", **timeline.describe_attempt(starts[attempt], len(starts), starts[0].zero)}
+    starts = start.fold(events)
+    return {"job": "job", **start.describe_attempt(starts[attempt], len(starts), starts[0].zero)}
 
 
 def spans(told):
@@ -75,7 +76,7 @@ def test_every_phase_has_its_seconds_since_the_submission():
 def test_what_took_longest_is_named_with_its_largest_part():
     told = told_of(START)
     assert told["longest"] == {"phase": "preparing", "seconds": pytest.approx(3.0), "rank": None}
-    assert timeline_text.render(told).endswith(
+    assert show.render_start(told).endswith(
         "What took longest: preparing code, data and environment, 3.000 s of 6.200 s (48 %)."
         " Of that, environment took 2.800 s.\n"
     )
@@ -89,7 +90,7 @@ def test_a_first_output_long_after_the_group_is_no_part_of_the_start():
 
 
 def test_the_text_fits_its_columns_and_has_a_bar_a_phase():
-    lines = timeline_text.render(told_of(START), 80).splitlines()
+    lines = show.render_start(told_of(START), 80).splitlines()
     assert lines[0] == "job job, 2 ranks on 2 nodes"
     bars = [line for line in lines if line.endswith("=")]
     assert len(bars) == 11
@@ -106,14 +107,14 @@ def test_a_later_attempt_begins_with_what_ended_the_one_before():
     found = spans(told)
     assert found["attempt ended"] == pytest.approx((0.0, 0.5))
     assert found["ranks started"] == pytest.approx((1.0, 1.0))
-    text = timeline_text.render(told)
+    text = show.render_start(told)
     assert "attempt 1 of 0-1, 1 rank on 1 node\n" in text
     assert "because rank 1 on node 1 failed first: ValueError\n" in text
     assert told_of([*START, *AGAIN], 0)["total_s"] == pytest.approx(6.2)
 
 
 def test_an_older_job_shows_what_there_is():
-    text = timeline_text.render(told_of(OLDER))
+    text = show.render_start(told_of(OLDER))
     assert "process group" not in text
     assert "all running" in text
 
@@ -121,11 +122,11 @@ def test_an_older_job_shows_what_there_is():
 @pytest.mark.parametrize("count", range(1, len(START)))
 def test_a_start_that_goes_on_can_be_shown_at_any_time(count):
     told = told_of(START[:count])
-    assert timeline_text.render(told).startswith("job job")
-    assert ("so far" in timeline_text.render(told)) == (e.JobRunning not in map(type, START[:count]))
+    assert show.render_start(told).startswith("job job")
+    assert ("so far" in show.render_start(told)) == (e.JobRunning not in map(type, START[:count]))
     if count < 4:
         assert [one["to_s"] for one in told["phases"]][-1] is None
-        assert "..." in timeline_text.render(told)
+        assert "..." in show.render_start(told)
 
 
 def test_ranks_that_are_not_started_yet_are_waited_for():
@@ -146,7 +147,7 @@ def test_a_phase_that_was_cut_off_ended_with_the_job():
 def test_ranks_that_are_missing_are_counted_and_slow_ones_named():
     events = [*OLDER, *(e.RankStarted(105.5, rank, 1, 30 + rank) for rank in (2, 3))]
     events += [e.FirstOutput(106.0 + (5.0 if rank == 2 else 0.0), rank, 1) for rank in range(3)]
-    text = timeline_text.render(told_of(events))
+    text = show.render_start(told_of(events))
     assert "1 rank not yet, or not seen" in text
     assert "slow: rank 2 on node 1: started 5.500, first output 11.000\n" in text
     assert text.endswith("Rank 2 was last.\n")
@@ -154,7 +155,7 @@ def test_ranks_that_are_missing_are_counted_and_slow_ones_named():
 
 def test_why_ranks_were_started_cold_is_said_once_and_cleaned():
     declined = e.WarmDeclined(104.4, 0, "live threads:\n\x1b[2Jjava", asked=True)
-    text = timeline_text.render(told_of([*OLDER, declined, declined]))
+    text = show.render_start(told_of([*OLDER, declined, declined]))
     assert text.count("node 0: started without shared imports: live threads: java\n") == 1
 
 
@@ -164,6 +165,6 @@ def test_a_pipeline_has_jobs_that_have_timelines(drumline_home):
     folder.append(e.JobSubmitted(1.0, "ann", kind="pipeline"))
     folder.append(e.JobEnded(2.0, "Completed", 0, "done"))
     with pytest.raises(UsageError, match="job pipes is a pipeline: it has jobs"):
-        timeline.describe_start("pipes")
+        start.describe_start("pipes")
     with pytest.raises(NotFoundError):
-        timeline.describe_start("pipe")
+        start.describe_start("pipe")

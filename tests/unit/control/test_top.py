@@ -2,7 +2,7 @@
 
 import pytest
 
-from drumline.control.observing import top
+from drumline.cli.views import top
 
 NODE = {
     "node": 0,

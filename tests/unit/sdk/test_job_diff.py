@@ -7,7 +7,7 @@ from html_pages import HOSTILE, Page
 
 from drumline import MLClient
 from drumline.contract.errors import NotFoundError
-from drumline.control.comparing.jobs import compare_jobs
+from drumline.control.comparing import compare_jobs
 from drumline.sdk.notebook.difference import JobDifferences, render_differences
 
 SAME = {

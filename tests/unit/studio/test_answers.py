@@ -10,7 +10,7 @@ from anyio.to_thread import current_default_thread_limiter
 from starlette.requests import Request
 from waiting import PATIENCE
 
-from drumline.control.observing.charts.kept_answers import KeptAnswers
+from drumline.control.facts.history import KeptAnswers
 from drumline.studio.answers import encode
 from drumline.studio.handlers import wrap
 from drumline.studio.settings import StudioSettings

@@ -10,11 +10,11 @@ from made_jobs import MadeJob
 from drumline.contract import events as e
 from drumline.contract.errors import DamagedError, DrumlineError, UsageError
 from drumline.contract.plan import Plan
-from drumline.control.comparing.jobs import compare_jobs
+from drumline.control.comparing import compare_jobs
+from drumline.control.facts import parts
 from drumline.control.facts.changes import EVENT, Message, describe_event
 from drumline.control.facts.table import JobTable
 from drumline.control.jobs import lookup
-from drumline.control.observing.parts import trials
 
 pytest.importorskip("starlette")
 
@@ -86,14 +86,14 @@ def test_run_folders_of_others_are_not_listed(drumline_home, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "geteuid", lambda: own + 1)
         assert not lookup.is_own(other.folder)
-    for module in ("drumline.control.facts.table", "drumline.control.observing.parts.trials"):
+    for module in ("drumline.control.facts.table", "drumline.control.facts.parts"):
         monkeypatch.setattr(f"{module}.is_own", lambda folder: folder.name != "other")
     table = JobTable()
     table.refresh()
     assert [job.name for job in table.overviews()] == ["mine"]
     sweep = MadeJob("sweep")
     sweep.add(e.JobSubmitted(2.0, "ann", kind="sweep"), e.StepStarted(3.0, "one", "other"))
-    told = trials.describe(sweep.folder, lookup_outcome(sweep))
+    told = parts.describe(sweep.folder, lookup_outcome(sweep))
     assert "secret" not in json.dumps(told)
 
 

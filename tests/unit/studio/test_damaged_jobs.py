@@ -10,10 +10,9 @@ from made_jobs import MadeJob
 from waiting import PATIENCE
 
 from drumline.contract import events as e
-from drumline.control.facts import jobs
+from drumline.control.facts import jobs, metrics
 from drumline.control.facts.jobs import JobFilters, describe_row
 from drumline.control.facts.table import JobTable, RowFigures, _read_spark, find_page
-from drumline.control.observing import metrics
 from drumline.control.times import utc
 from drumline.tracking import metrics as metric_files
 

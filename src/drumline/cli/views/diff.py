@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_output
 from drumline.contract.words import format_number
-from drumline.control.comparing.jobs import SECTIONS
+from drumline.control.comparing import SECTIONS
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _show_differences(given: Namespace) -> int:
-    from drumline.control.comparing.jobs import compare_jobs
+    from drumline.control.comparing import compare_jobs
     from drumline.control.jobs import naming
 
     # Found before one is remembered: `-` means what it meant before this command.

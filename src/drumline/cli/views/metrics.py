@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from drumline.contract.folder import RunFolder
-    from drumline.control.observing.metrics import MetricsReader
+    from drumline.control.facts.metrics import MetricsReader
     from drumline.tracking.series import Series
 
     _StepRange = tuple[int | None, int | None]
@@ -51,8 +51,8 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _show_metrics(given: Namespace) -> int:
+    from drumline.control.facts.metrics import MetricsReader, read_metrics
     from drumline.control.jobs import lookup
-    from drumline.control.observing.metrics import MetricsReader, read_metrics
 
     folders = [lookup.folder_of(name) for name in (get_name(given, "job"), *map(find_job, given.others))]
     steps = _parse_steps(given.step_range)
@@ -87,7 +87,7 @@ def _print_table(
     jobs: Sequence[tuple[str, Series]], form: str | None, *, named: bool = False, left_out: int = 0
 ) -> None:
     """Print a row for each metric, those of one name below each other; on a terminal with its course."""
-    from drumline.control.observing.metrics import draw_course
+    from drumline.control.facts.metrics import draw_course
 
     on_terminal = form is None and sys.stdout.isatty()
     listed = sorted(jobs, key=lambda job: (job[1].name, job[1].run)) if named else jobs
@@ -161,7 +161,7 @@ def _print_new_points(series: list[Series], shown: dict[tuple[str, str], int], s
 
 
 def _summarize(one: Series) -> dict[str, Any]:
-    from drumline.control.observing.metrics import to_json_number
+    from drumline.control.facts.metrics import to_json_number
 
     figures = one.figures()
     return {
@@ -177,7 +177,7 @@ def _summarize(one: Series) -> dict[str, Any]:
 
 
 def _describe(one: Series) -> dict[str, Any]:
-    from drumline.control.observing.metrics import to_json_number
+    from drumline.control.facts.metrics import to_json_number
 
     points = [{"step": step, "timestamp": at, "value": to_json_number(value)} for step, at, value in one]
     return {**_summarize(one), "points": points}

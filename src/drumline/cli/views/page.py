@@ -158,9 +158,9 @@ def _list_steps(facts: JobFacts) -> list[str]:
     steps = facts.training
     if not steps:
         return []
-    from drumline.control.observing.steps import words
+    from drumline.control.facts.steps import list_parts
 
-    return [to_line(part) for part in words.list_parts(steps, is_over=facts.outcome.ended is not None)]
+    return [to_line(part) for part in list_parts(steps, is_over=facts.outcome.ended is not None)]
 
 
 def _list_phases(start: StartFacts | None) -> list[str]:

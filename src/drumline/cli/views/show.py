@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_name, add_output, get_name
 from drumline.contract.errors import UsageError
+from drumline.contract.words import format_count
+from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -43,17 +45,17 @@ def _show(arguments: Namespace) -> int:
 
 
 def _show_timeline(arguments: Namespace) -> int:
+    from drumline.control.facts import start
     from drumline.control.jobs.lookup import folder_of
     from drumline.control.jobs.recovery import recover
-    from drumline.control.observing import timeline, timeline_text
 
     name = get_name(arguments, "job")
     recover(folder_of(name))
-    told = timeline.describe_start(name, arguments.attempt)
+    told = start.describe_start(name, arguments.attempt)
     if arguments.output not in (None, "table") or arguments.query:
         output.show(told, arguments.output, arguments.query)
         return 0
-    print(timeline_text.render(told), end="")
+    print(render_start(told), end="")
     return 0
 
 
@@ -107,3 +109,173 @@ def _show_services(arguments: Namespace) -> int:
 
 
 VERBS = {"show": (_show_arguments, _show), "show-services": (_services_arguments, _show_services)}
+
+
+# The start of an attempt for people: a bar a phase, and a sentence that names what took longest.
+
+
+WIDTH = 80
+
+_NAME = 20
+_FIGURE = 9
+_SLOW_RANKS = 3
+_SLOW_RANK_S = 0.5
+_MOST_PARTS = 5
+_MOST_LETTERS = 200
+_DONE, _AWAITED = "=", "."
+
+_PHASE_NAMES = {
+    "submitted": "from its submission until it was taken up",
+    "decided": "until it was taken up again",
+    "attempt ended": "ending what was left of the attempt before",
+    "in line": "waiting in line",
+    "preparing": "preparing code, data and environment",
+    "agents joined": "starting the agents on its nodes",
+    "imports": "the imports that its ranks share",
+    "ranks started": "starting the ranks",
+    "first output": "the ranks until each had written something",
+    "process group": "the ranks until each was in its process group",
+}
+"""Of phases, after "What took longest:"."""
+
+
+def render_start(told: dict[str, Any], width: int = WIDTH) -> str:
+    """Render the result of ``start.describe_start``. Lines with names or reasons may be longer than ``width``."""
+    end_s = _end(told)
+    lines = [_title(told), ""]
+    lines.append(f"{'':<{_NAME}}{'from s':>{_FIGURE}}{'to s':>{_FIGURE}}")
+    parts = sorted((one for one in told["phases"] if one["part_of"]), key=lambda one: -(one["took_s"] or 0.0))
+    for one in told["phases"]:
+        if not one["part_of"] or one in parts[:_MOST_PARTS]:
+            lines += _phase(one, end_s, width)
+    if len(parts) > _MOST_PARTS:
+        lines.append(f"  and {len(parts) - _MOST_PARTS} more that took less")
+    lines += [*_drills(told), *_experiments(told), "", *_warm(told), *_slow_ranks(told), *_summary(told)]
+    return clean("\n".join(lines).rstrip() + "\n")
+
+
+def _title(told: dict[str, Any]) -> str:
+    nodes = {one["node"] for one in told["ranks"]} or {one["node"] for one in told["nodes"]}
+    text = f"job {told['job']}"
+    if told["attempts"] > 1:
+        text += f", attempt {told['attempt']} of 0-{told['attempts'] - 1}"
+    if told["ranks"]:
+        text += f", {format_count(len(told['ranks']), 'rank')} on {format_count(len(nodes), 'node')}"
+    if told["attempt"]:
+        later = f"{_seconds(told['since_submission_s'])} s after its submission"
+        text += f"\nstarted again, {later}, because {_line(told['cause'])}"
+        return text + "\nseconds since that happened"
+    return text + "\nseconds since its submission"
+
+
+def _line(text: str) -> str:
+    return " ".join(str(text).split())
+
+
+def _end(told: dict[str, Any]) -> float:
+    """Return the end of the chart; a phase that is not over goes on until now."""
+    ends = [float(one["to_s"]) for one in told["phases"] if one["to_s"] is not None]
+    return max([0.001, *ends, float(told["now_s"] or 0.0)])
+
+
+def _phase(one: dict[str, Any], end_s: float, width: int) -> list[str]:
+    name = ("  " if one["part_of"] else "") + _line(clean(one["phase"]))
+    if len(name) > _NAME - 1:
+        name = name[: _NAME - 3] + ".."
+    figures = f"{_seconds(one['from_s']):>{_FIGURE}}{_seconds(one['to_s']):>{_FIGURE}}"
+    bar = _bar(one, end_s, width - _NAME - 2 * _FIGURE - 2)
+    lines = [f"{name:<{_NAME}}{figures}  {bar}".rstrip()]
+    notes = [_shorten(_line(one["note"]))] if one["note"] else []
+    if one["missing"]:
+        notes.append(f"{format_count(one['missing'], 'rank')} not yet, or not seen")
+    return [*lines, *(f"    {note}" for note in notes)]
+
+
+def _drills(told: dict[str, Any]) -> list[str]:
+    """Return a line on each failure that was made on purpose, with when it began."""
+    return [
+        f"{'drill':<{_NAME}}{_seconds(one['from_s']):>{_FIGURE}}{'':>{_FIGURE}}  {_line(one['drill'])}"
+        for one in told.get("drills") or ()
+    ]
+
+
+def _experiments(told: dict[str, Any]) -> list[str]:
+    """Return a line on each experiment of DeepSpeed's autotuner, with its times and, where it failed, the cause."""
+    return [
+        f"{'experiment':<{_NAME}}{_seconds(one['from_s']):>{_FIGURE}}{_seconds(one['to_s']):>{_FIGURE}}  "
+        + _line(
+            f"{one['experiment']} {one['status'].lower()}" + (f": {one['reason']}" if one["reason"] else "")
+        )
+        for one in told.get("experiments") or ()
+    ]
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 2] + ".."
+
+
+def _seconds(seconds: float | None) -> str:
+    if seconds is None:
+        return "..."
+    return f"{seconds:.3f}" if abs(seconds) < 1000 else f"{seconds:.0f}"
+
+
+def _bar(one: dict[str, Any], end_s: float, columns: int) -> str:
+    """Draw a bar: dots where the phase was waited for, and at least one sign for what happened."""
+    since, begin, until = (
+        min(columns - 1, max(0, int(seconds / end_s * columns)))
+        for seconds in (one["since_s"], one["from_s"], end_s if one["to_s"] is None else one["to_s"])
+    )
+    since = min(since, begin)
+    return " " * since + _AWAITED * (begin - since) + _DONE * max(1, until - begin + 1)
+
+
+def _warm(told: dict[str, Any]) -> list[str]:
+    """Return lines on why ranks were started cold, and which imports were not shared."""
+    warm = [one["warm"] for one in told["nodes"] if one["warm"]]
+    lines = [f"imported ahead up to {_line(one['until'])}" for one in warm if one["until"]]
+    for one in told["warm_declined"]:
+        who = f"rank {one['rank']}" if one["rank"] is not None else f"node {one['node']}"
+        lines.append(f"{who}: started without shared imports: {_line(one['reason'])}")
+    return [*dict.fromkeys(lines)]
+
+
+def _slow_ranks(told: dict[str, Any]) -> list[str]:
+    """Return lines on the slowest ranks, if they were much slower than most."""
+    for key in ("group_formed_s", "first_output_s"):
+        ranks = [one for one in told["ranks"] if one[key] is not None]
+        if len(ranks) < 2:
+            continue
+        ranks.sort(key=lambda one: -one[key])
+        median = ranks[len(ranks) // 2][key]
+        usual = max(0.0, median - min(one["started_s"] for one in ranks))
+        slow = [one for one in ranks if one[key] - median > max(_SLOW_RANK_S, usual / 2)]
+        if slow:
+            return [_slow_rank(one) for one in slow[:_SLOW_RANKS]]
+    return []
+
+
+def _slow_rank(one: dict[str, Any]) -> str:
+    text = f"slow: rank {one['rank']} on node {one['node']}: started {_seconds(one['started_s'])}"
+    if one["first_output_s"] is not None:
+        text += f", first output {_seconds(one['first_output_s'])}"
+    if one["group_formed_s"] is not None:
+        text += f", process group {_seconds(one['group_formed_s'])}"
+    return text
+
+
+def _summary(told: dict[str, Any]) -> list[str]:
+    most = told["longest"]
+    if most is None:
+        return []
+    share = round(100 * most["seconds"] / told["total_s"]) if told["total_s"] else 100
+    what = _PHASE_NAMES.get(most["phase"], most["phase"])
+    so_far = "What took longest" if told["now_s"] is None else "What has taken longest so far"
+    text = f"{so_far}: {what}, {_seconds(most['seconds'])} s of {_seconds(told['total_s'])} s ({share} %)."
+    parts = [one for one in told["phases"] if one["part_of"] == most["phase"] and one["took_s"]]
+    if parts:
+        part = max(parts, key=lambda one: one["took_s"])
+        text += f" Of that, {_line(part['phase'])} took {_seconds(part['took_s'])} s."
+    elif most["rank"] is not None and len(told["ranks"]) > 1:
+        text += f" Rank {most['rank']} was last."
+    return [text]

@@ -15,8 +15,8 @@ from drumline.contract.outcome import fold
 from drumline.contract.words import format_count, format_seconds
 from drumline.control.assets import registration
 from drumline.control.driver.children import ChildJobs, End, read_graph
+from drumline.control.facts import parts
 from drumline.control.jobs.job_outputs import link_output, output_path
-from drumline.control.observing.parts import trials
 from drumline.plan.search import policies
 from drumline.plan.search.request import request_of, trial_job
 from drumline.plan.search.samplers import Tried, next_params
@@ -58,7 +58,7 @@ class SweepDriver:
         self._goal = self._request.search.goal
         self._children = ChildJobs(folder, wake)
         self._began = fold(folder.read_events()).created or time.time()
-        self._progress: dict[str, trials.TrialProgress] = {}
+        self._progress: dict[str, parts.TrialProgress] = {}
         self._seen_whole: set[str] = set()
         """Trials that log no more, and whose values are all in their progress."""
 
@@ -160,9 +160,9 @@ class SweepDriver:
 
     def _note_end(self, name: str, outcome: Outcome) -> None:
         job = self._children.steps[name].job
-        values = trials.values_of(job, self._request.primary_metric)
+        values = parts.values_of(job, self._request.primary_metric)
         metric = policies.best(values, self._goal)
-        stopped, reason = trials.ending(outcome)
+        stopped, reason = parts.ending(outcome)
         if outcome.status == status.COMPLETED:
             name_of_metric = self._request.primary_metric
             reason = (
@@ -176,7 +176,7 @@ class SweepDriver:
         name = self._request.primary_metric
         if values:
             return f"it logged nothing but {values[-1]} as {name!r}"
-        others = ", ".join(map(repr, trials.logged_by(job)[:5]))
+        others = ", ".join(map(repr, parts.logged_by(job)[:5]))
         return f"it did not log {name!r}" + (f", only {others}" if others else "")
 
     def _courses(self) -> dict[str, policies.Course]:
@@ -184,7 +184,7 @@ class SweepDriver:
         for name, step in self._children.steps.items():
             known = self._progress.get(name)
             if known is None:
-                known = trials.TrialProgress(step.job, self._request.primary_metric, self._goal)
+                known = parts.TrialProgress(step.job, self._request.primary_metric, self._goal)
                 self._progress[name] = known
             elif name in self._seen_whole:
                 continue
@@ -209,7 +209,7 @@ class SweepDriver:
             self._looked[name] = interval
             why = policies.verdict(policy, self._goal, courses, job, after=before, finished=over)
             if why:
-                by = f"{trials.STOPPED_BY}stopped by the {policy.type.replace('_', ' ')} policy: {why}"
+                by = f"{parts.STOPPED_BY}stopped by the {policy.type.replace('_', ' ')} policy: {why}"
                 self._children.cancel(name, by)
         # The cores are the trials': where a look takes long, it is done less often.
         self._next_look = began + max(_METRICS_POLL_S, _LEISURE * (time.monotonic() - began))
@@ -221,7 +221,7 @@ class SweepDriver:
         self._is_late = True
         for name in self._children.under_way:
             self._children.cancel(
-                name, f"{trials.STOPPED_BY}the sweep ran into its time limit of {format_seconds(limit)}"
+                name, f"{parts.STOPPED_BY}the sweep ran into its time limit of {format_seconds(limit)}"
             )
 
     def _finish(self) -> End:
@@ -242,7 +242,7 @@ class SweepDriver:
         return End(status.COMPLETED, 0, said)
 
     def _find_leader(self) -> StepOutcome | None:
-        return trials.best_of(self._children.steps, self._goal)
+        return parts.best_of(self._children.steps, self._goal)
 
     def _publish(self, leader: StepOutcome) -> None:
         """Link the outputs of the best trial as those of the sweep."""

@@ -15,9 +15,9 @@ from drumline.contract.folder import STEPS, RunFolder
 from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
 from drumline.control.driver.sweep import SweepDriver
+from drumline.control.facts import parts
+from drumline.control.facts.steps import read_steps
 from drumline.control.jobs.lookup import read_plan
-from drumline.control.observing.parts import trials
-from drumline.control.observing.steps.history import read_steps
 from drumline.node.metrics.step_windows import MOST_DETAILED
 from drumline.plan.search import halving, tuning
 from drumline.plan.search.halving import Measurement
@@ -109,7 +109,7 @@ class _TuneDriver(SweepDriver):
             why = "" if name in self._asked else self._find_end(self._children.steps[name])
             if why:
                 self._asked.add(name)
-                self._children.cancel(name, trials.STOPPED_BY + why, at_once=True)
+                self._children.cancel(name, parts.STOPPED_BY + why, at_once=True)
         now = time.monotonic()
         self._next_look = now + max(_POLL_S, LEISURE * (now - began))
 
@@ -151,7 +151,7 @@ class _TuneDriver(SweepDriver):
 
     def _note_end(self, name: str, outcome: Outcome) -> None:
         step = self._children.steps[name]
-        by_us, reason = trials.ending(outcome)
+        by_us, reason = parts.ending(outcome)
         how, detail = outcome.status, dict[str, Any](ran_s=outcome.run_seconds(time.time()))
         # A program may end with that code too, as one under timeout(1).
         is_late = outcome.exit_code == _TIME_LIMIT_CODE and outcome.failed_rank is None

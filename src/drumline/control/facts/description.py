@@ -124,7 +124,7 @@ def describe(
     elif not outcome.is_final:
         described["processes"] = _processes(folder, outcome)
     if outcome.ranks and not brief:
-        from drumline.control.observing import usage
+        from drumline.control.facts import usage
 
         described |= _describe_training(folder, outcome)
         described["resources_used"] = usage.summarize_usage(folder, outcome)
@@ -143,9 +143,9 @@ def _describe_warnings(outcome: Outcome) -> dict[str, Any]:
 
 def _describe_training(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
     """Describe the steps of the ranks' training loops; nothing of a job without any."""
-    from drumline.control.observing.steps import telling
+    from drumline.control.facts.steps import describe_steps
 
-    steps = telling.describe_steps(folder, outcome)
+    steps = describe_steps(folder, outcome)
     return {"steps": steps} if steps else {}
 
 
@@ -162,9 +162,9 @@ def _describe_experiments(folder: RunFolder, outcome: Outcome, *, brief: bool) -
     """Describe the experiments of DeepSpeed's autotuner; nothing of a job without any."""
     if not outcome.experiments:
         return {}
-    from drumline.control.observing.parts import experiments
+    from drumline.control.facts import parts
 
-    return experiments.describe_all(folder, outcome, brief=brief)
+    return parts.describe_all(folder, outcome, brief=brief)
 
 
 def find_page(folder: RunFolder) -> str:
@@ -185,9 +185,9 @@ def describe_parts(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
     if outcome.kind == "command":
         return {}
     if outcome.kind == "sweep":
-        from drumline.control.observing.parts import trials
+        from drumline.control.facts import parts
 
-        return trials.describe(folder, outcome)
+        return parts.describe(folder, outcome)
     graph = folder.read_json(folder.graph) or {}
     listed = []
     for planned in graph.get("steps") or ():
@@ -315,7 +315,7 @@ def _metrics(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
     """Return the newest value of each metric, and how many more there are."""
     if outcome.started is None:
         return {"metrics": {}}
-    from drumline.control.observing import metrics
+    from drumline.control.facts import metrics
 
     latest, left_out = metrics.read_latest(folder)
     return {"metrics": latest, **({"metrics_left_out": left_out} if left_out else {})}

@@ -21,9 +21,9 @@ from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
 from drumline.control.facts import description
 from drumline.control.facts.jobs import KnownJobs, compute_of, describe_row, main_metric
+from drumline.control.facts.steps import describe_steps
 from drumline.control.jobs.lookup import as_arguments, folder_of, load_yaml, read_spec
 from drumline.control.jobs.recovery import recover
-from drumline.control.observing.steps.telling import describe_steps
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -257,26 +257,25 @@ class JobFacts:
     @property
     def start(self) -> StartFacts | None:
         """How long the phases of the latest attempt's start took; None: nothing is known of it."""
-        from drumline.control.observing import timeline
-        from drumline.control.observing.charts.attempt_starts import read_starts
+        from drumline.control.facts import start
 
-        starts = read_starts(self.folder)
-        if not len(starts):
+        starts = start.read_starts(self.folder)
+        if not starts:
             return None
-        latest = len(starts) - 1
-        start = timeline.describe_attempt(starts.find(self.folder, latest), len(starts), starts.find_zero(0))
-        phases = [
-            (phase["phase"], phase["took_s"])
-            for phase in start["phases"]
-            if not phase["part_of"] and (phase["took_s"] is None or phase["took_s"] >= _SHORTEST_PHASE_S)
+        phases = start.phases(starts[-1])
+        longest = start.longest(starts[-1], phases)
+        shown = [
+            (phase.name, phase.took_s)
+            for phase in phases
+            if not phase.part_of and (phase.took_s is None or phase.took_s >= _SHORTEST_PHASE_S)
         ]
-        return StartFacts(start["total_s"], phases) if phases and start["total_s"] else None
+        return StartFacts(round(longest.total_s, 6), shown) if shown and longest else None
 
     def read_metrics(self) -> tuple[list[MetricFacts], int]:
         """Return the most important metrics, and how many more there are."""
         if self.outcome.started is None:
             return [], 0
-        from drumline.control.observing.metrics import read_metrics
+        from drumline.control.facts.metrics import read_metrics
 
         logged = read_metrics(self.folder, limit_s=_METRICS_LIMIT_S)
         own = {series.name: series for series in reversed(logged.series) if len(series)}
@@ -294,7 +293,7 @@ class JobFacts:
         """None: it was not sampled."""
         if not self.outcome.ranks:
             return None
-        from drumline.control.observing import usage
+        from drumline.control.facts import usage
 
         used = usage.summarize_usage(self.folder, self.outcome)
         if not used:

@@ -344,7 +344,7 @@ def _find_metric(folder: RunFolder, found: JobOverview) -> tuple[str, float] | N
         return _find_best(folder)
     if found.started is None:
         return None
-    from drumline.control.observing import metrics
+    from drumline.control.facts import metrics
 
     latest = metrics.read_latest(folder, in_files=True)[0]
     name = main_metric(latest)
@@ -353,10 +353,10 @@ def _find_metric(folder: RunFolder, found: JobOverview) -> tuple[str, float] | N
 
 
 def _find_best(folder: RunFolder) -> tuple[str, float] | None:
-    from drumline.control.observing.parts import trials
+    from drumline.control.facts import parts
 
     objective = (folder.read_json(folder.graph) or {}).get("objective") or {}
-    leader = trials.best_of(fold(folder.read_events()).steps, str(objective.get("goal")))
+    leader = parts.best_of(fold(folder.read_events()).steps, str(objective.get("goal")))
     if leader is None:
         return None
     return str(objective.get("primary_metric")), float(leader.detail["metric"])

@@ -17,11 +17,11 @@ from drumline.contract.rank_variables import RankVariables
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count
 from drumline.control import terminal
+from drumline.control.facts.steps import may_have_steps
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.jobs.outcome import read_outcome
+from drumline.control.kept_answers import KeptAnswers, stamp_files
 from drumline.control.logs.rank_log import is_log, list_earlier, open_log
-from drumline.control.observing.charts.kept_answers import KeptAnswers, stamp_files
-from drumline.control.observing.steps.telling import may_have_steps
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def _find_use(folder: RunFolder, shown: Attempt) -> dict[int, dict[str, float | 
     """Return what each rank of the latest attempt uses, or has used."""
     if not shown.is_latest or not shown.outcome.ranks:
         return {}
-    from drumline.control.observing import usage
+    from drumline.control.facts import usage
 
     cpu, memory = (
         ("mean_cpu_percent", "peak_memory_bytes") if shown.is_over else ("cpu_percent", "memory_bytes")
@@ -253,7 +253,7 @@ def _find_paces(folder: RunFolder, shown: Attempt) -> dict[int, dict[str, float 
     """Return what the steps of each rank take, and by how much it is later than the others, in milliseconds."""
     if not shown.outcome.ranks or not may_have_steps(folder):
         return {}
-    from drumline.control.observing.steps.history import read_steps
+    from drumline.control.facts.steps import read_steps
 
     paces = read_steps(folder.path, shown.number, is_recent=True).keep_recent().find_paces()
     return {

@@ -448,7 +448,7 @@ class RowFigures:
 
 
 def _read_spark(name: str, metric: str) -> list[float | None]:
-    from drumline.control.observing import metrics
+    from drumline.control.facts import metrics
 
     folder = RunFolder.for_job(name)
     try:

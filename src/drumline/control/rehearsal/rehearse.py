@@ -14,12 +14,12 @@ from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_seconds
 from drumline.control.drills import request as requests
+from drumline.control.facts import parts
 from drumline.control.facts.jobs import main_metric
+from drumline.control.facts.metrics import read_metrics
 from drumline.control.jobs import ending
 from drumline.control.jobs.ending import wait_for_end
 from drumline.control.jobs.recovery import recover
-from drumline.control.observing.metrics import read_metrics
-from drumline.control.observing.parts import kept_reports
 from drumline.control.rehearsal import drills_file
 from drumline.control.submission import planning
 from drumline.control.submission.submit import submit
@@ -132,18 +132,18 @@ _FILE = "rehearsal.json"
 def keep_table(title: str, values: Mapping[str, Any]) -> None:
     """Write a table, as ``drumline rehearse -o json`` shows it, into the run folder of each of its jobs."""
     jobs = [run["job"] for run in (values["undisturbed"], *values["drills"])]
-    kept_reports.keep_report(_FILE, {"title": title, **values}, jobs)
+    parts.keep_report(_FILE, {"title": title, **values}, jobs)
 
 
 def read_table(name: str) -> dict[str, Any]:
     """Return the table that a job ran for. Raises NotFoundError, DamagedError."""
     missing = NotFoundError(f"job {name} ran for no rehearsal", "drumline rehearse -f job.yml")
-    return kept_reports.read_report(name, _FILE, _describe_table, missing)
+    return parts.read_report(name, _FILE, _describe_table, missing)
 
 
 def list_tables() -> list[dict[str, Any]]:
     """List the newest tables of a home, each with a job that has it."""
-    return kept_reports.list_reports(_FILE, _summarize)
+    return parts.list_reports(_FILE, _summarize)
 
 
 def _summarize(table: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -11,7 +11,7 @@ from drumline.contract.record import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from drumline.control.observing.steps.history import LatestRank
+    from drumline.control.facts.steps import LatestRank
 
 
 class RankSteps(NamedTuple):

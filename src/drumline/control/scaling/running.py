@@ -19,10 +19,10 @@ from drumline.contract.record import NamedTuple
 from drumline.contract.steps import DETAIL
 from drumline.contract.words import format_count
 from drumline.control.driver import tune
+from drumline.control.facts.steps import read_steps
 from drumline.control.jobs import ending
 from drumline.control.jobs.ending import wait_for_end
 from drumline.control.jobs.outcome import read_outcome
-from drumline.control.observing.steps.history import read_steps
 from drumline.control.scaling.facts import NodePair, RankSteps, SizeRun
 from drumline.control.scaling.refusals import FEWEST_STEPS, Emulation, MemoryUse, ProcessorUse
 from drumline.control.submission import planning
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
     from drumline.contract.plan import Plan
-    from drumline.control.observing.steps.history import StepHistory
+    from drumline.control.facts.steps import StepHistory
 
 
 WARM_STEPS = 10

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NotFoundError
-from drumline.control.observing.parts import kept_reports
+from drumline.control.facts import parts
 from drumline.control.scaling.sentences import PHASES, list_phases, list_sentences
 from drumline.control.times import utc
 
@@ -112,18 +112,18 @@ _NUMBERS = ("step_s", "low_s", "high_s", "speed_up", "efficiency")
 
 def keep_report(values: Mapping[str, Any]) -> None:
     """Write a report, as ``to_values`` returns it, into the run folder of each job that was measured for it."""
-    kept_reports.keep_report(_FILE, values, [size["job"] for size in values["measured"]])
+    parts.keep_report(_FILE, values, [size["job"] for size in values["measured"]])
 
 
 def read_report(name: str) -> dict[str, Any]:
     """Return the report that a job was measured for. Raises NotFoundError, DamagedError."""
     missing = NotFoundError(f"job {name} was not measured by drumline scale", "drumline scale -f job.yml")
-    return kept_reports.read_report(name, _FILE, _describe_report, missing)
+    return parts.read_report(name, _FILE, _describe_report, missing)
 
 
 def list_scalings() -> list[dict[str, Any]]:
     """List the newest reports of a home, each with a job that has it."""
-    return kept_reports.list_reports(_FILE, _summarize)
+    return parts.list_reports(_FILE, _summarize)
 
 
 def _summarize(report: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -9,10 +9,10 @@ from drumline.contract.errors import DrumlineError
 from drumline.contract.plan import Plan
 from drumline.control import terminal
 from drumline.control.facts import description
+from drumline.control.facts.metrics import read_metrics
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.follow import last_lines
-from drumline.control.observing.metrics import read_metrics
 from drumline.sdk.notebook.page import render_job
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.status import COMPLETED
 from drumline.contract.words import format_count, format_number
-from drumline.control.comparing.jobs import SECTIONS
+from drumline.control.comparing import SECTIONS
 from drumline.sdk.notebook import look
 from drumline.sdk.notebook.markup import Markup, join, shorten, tag
 

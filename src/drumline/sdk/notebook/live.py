@@ -10,8 +10,8 @@ from drumline.contract import events
 from drumline.contract.outcome import fold
 from drumline.contract.words import format_size
 from drumline.control.facts import description
+from drumline.control.facts.metrics import MetricsReader
 from drumline.control.logs import stream
-from drumline.control.observing.metrics import MetricsReader
 from drumline.sdk.notebook.page import render_job
 
 if TYPE_CHECKING:

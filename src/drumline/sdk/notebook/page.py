@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.words import format_count, format_duration, format_number
-from drumline.control.observing.metrics import draw_course
+from drumline.control.facts.metrics import draw_course
 from drumline.sdk.notebook import look
 from drumline.sdk.notebook.markup import Markup, join, shorten, tag
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from drumline.control.observing.charts import graph
+from drumline.control.facts import charts
 from drumline.control.rehearsal.rehearse import list_tables, read_table
 from drumline.control.scaling.values import list_scalings, read_report
 from drumline.studio.queries import of_job
@@ -20,8 +20,8 @@ def show_reports(_request: Request) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("/jobs/{name}/graph", of_job(graph.describe_graph)),
-    Route("/jobs/{name}/trials", of_job(graph.describe_trials)),
+    Route("/jobs/{name}/graph", of_job(charts.describe_graph)),
+    Route("/jobs/{name}/trials", of_job(charts.describe_trials)),
     Route("/jobs/{name}/scale", of_job(read_report)),
     Route("/jobs/{name}/rehearsal", of_job(read_table)),
     Route("/reports", show_reports),

@@ -18,9 +18,9 @@ def list_ranks(request: Request) -> dict[str, Any]:
 
 
 def show_steps(request: Request) -> dict[str, Any]:
-    from drumline.control.observing.steps.attempt_steps import describe_attempt
+    from drumline.control.facts.history import describe_attempt_steps
 
-    return describe_attempt(request.path_params["name"], query(request).number("attempt", None, 0))
+    return describe_attempt_steps(request.path_params["name"], query(request).number("attempt", None, 0))
 
 
 ROUTES = [

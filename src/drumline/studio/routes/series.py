@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from drumline.contract.errors import UsageError
-from drumline.control.observing.charts import series
+from drumline.control.facts import charts
 from drumline.studio.queries import query
 
 if TYPE_CHECKING:
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 
 def list_metrics(request: Request) -> dict[str, Any]:
-    return series.list_metrics(request.path_params["name"], names_only=query(request).flag("brief"))
+    return charts.list_metrics(request.path_params["name"], names_only=query(request).flag("brief"))
 
 
 def read_series(request: Request) -> dict[str, Any]:
     asked = query(request)
-    return series.read_series(
-        asked.jobs("jobs", series.MOST_JOBS),
+    return charts.read_series(
+        asked.jobs("jobs", charts.MOST_JOBS),
         asked.words("metrics"),
-        points=asked.number("points", 800, 1, series.MOST_POINTS),
-        axis=asked.choice("x", "step", series.AXES),
+        points=asked.number("points", 800, 1, charts.MOST_POINTS),
+        axis=asked.choice("x", "step", charts.AXES),
         band=asked.flag("band"),
         with_marks=asked.flag("marks"),
     )
 
 
 def compare(request: Request) -> dict[str, Any]:
-    from drumline.control.comparing.jobs import compare_jobs
+    from drumline.control.comparing import compare_jobs
 
     asked = query(request)
     names = [*asked.jobs("a", 1), *asked.jobs("b", 1)]

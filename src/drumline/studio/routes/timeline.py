@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
-from drumline.control.observing.charts import lanes, marks, rank_history
+from drumline.control.facts import history, start
 from drumline.studio.answers import attachment, encode
 from drumline.studio.queries import of_job, query
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 def show_timeline(request: Request) -> dict[str, Any]:
-    return lanes.describe_timeline(request.path_params["name"], query(request).number("attempt", None, 0))
+    return start.describe_timeline(request.path_params["name"], query(request).number("attempt", None, 0))
 
 
 def download_trace(request: Request) -> Response:
     name = request.path_params["name"]
-    trace = lanes.make_trace(name, query(request).number("attempt", None, 0))
+    trace = start.make_trace(name, query(request).number("attempt", None, 0))
     return attachment(encode(trace), f"{name}-start.json", "application/json")
 
 
 def read_system(request: Request) -> dict[str, Any]:
     asked = query(request)
-    return rank_history.read_system(
+    return history.read_system(
         request.path_params["name"],
-        asked.choice("measure", "cpu", list(rank_history.MEASURES)),
-        asked.number("points", 300, 1, rank_history.MOST_BINS),
+        asked.choice("measure", "cpu", list(history.MEASURES)),
+        asked.number("points", 300, 1, history.MOST_BINS),
         asked.number("attempt", None, 0),
     )
 
@@ -38,6 +38,6 @@ def read_system(request: Request) -> dict[str, Any]:
 ROUTES = [
     Route("/jobs/{name}/timeline", show_timeline),
     Route("/jobs/{name}/timeline/trace", download_trace),
-    Route("/jobs/{name}/marks", of_job(marks.describe_marks)),
+    Route("/jobs/{name}/marks", of_job(history.describe_marks)),
     Route("/jobs/{name}/system", read_system),
 ]

@@ -42,11 +42,6 @@ class KeptAnswers:
                 _, (_, _, dropped) = self._kept.popitem(last=False)
                 self._size -= len(dropped)
 
-    def clear(self) -> None:
-        with self._lock:
-            self._kept.clear()
-            self._size = 0
-
 
 def stamp_files(paths: list[str]) -> str:
     """Return what changes when one of these files does."""

@@ -1,35 +1,42 @@
 """
-The metrics of jobs as curves: down-sampled here, so that a page gets a thousand points of a metric with a million.
+Charts of jobs for pages: metrics as curves, down-sampled here, so that a page gets a thousand points of a metric with a
+million; the steps of a pipeline as a graph, and the trials of a sweep with their parameters.
 
 What was read of a job is kept while it is small; the answers are kept by the sizes and times of the files behind them.
 """
 
 from __future__ import annotations
 
+import math
+import operator
 import threading
 import time
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
 from drumline.contract.plan import Plan
+from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_count
+from drumline.control.facts.history import Mark, read_marks
+from drumline.control.facts.job import describe_parts
+from drumline.control.facts.metrics import FoundMetrics, MetricsReader, to_json_number
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.outcome import read_outcome
-from drumline.control.observing.charts.bins import put_in_bins
-from drumline.control.observing.charts.kept_answers import KeptAnswers, stamp_files
-from drumline.control.observing.charts.marks import read_marks
-from drumline.control.observing.metrics import MetricsReader, to_json_number
+from drumline.control.jobs.recovery import recover
+from drumline.control.kept_answers import KeptAnswers, stamp_files
 from drumline.tracking import runs
 from drumline.tracking.metrics import list_some_names, metric_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
-    from drumline.control.observing.metrics import FoundMetrics
     from drumline.tracking.series import Series
+
 
 AXES = ("step", "time", "relative")
 MOST_POINTS = 4000
@@ -126,7 +133,7 @@ def _group(series: Iterable[Series], *, band: bool) -> list[list[Series]]:
 
 
 def _draw(
-    job: str, group: list[Series], points: int, axis: str, began: float, marks: list[dict[str, Any]]
+    job: str, group: list[Series], points: int, axis: str, began: float, marks: list[Mark]
 ) -> dict[str, Any]:
     zero = began if axis == "relative" else 0.0
     binned = put_in_bins(*_join([_place(one, axis, zero) for one in group]), points)
@@ -151,18 +158,18 @@ def _draw(
     }
 
 
-def _put_marks(one: Series, axis: str, zero: float, marks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _put_marks(one: Series, axis: str, zero: float, marks: list[Mark]) -> list[dict[str, Any]]:
     """Return the marks with their places on the axis of a curve; on that of steps, the last step before each."""
     steps, times, _ = one.arrays()
     placed = []
     for mark in marks:
-        x = mark["at"] - zero
+        x = mark.at - zero
         if axis == "step":
-            before = bisect_right(times, int(1000 * mark["at"]))
+            before = bisect_right(times, int(1000 * mark.at))
             if not before:
                 continue
             x = steps[before - 1]
-        placed.append({"x": x, "kind": mark["kind"], "text": mark["text"]})
+        placed.append({"x": x, "kind": mark.kind, "text": mark.text})
     return placed
 
 
@@ -241,3 +248,179 @@ def _drop_readers() -> None:
 
 
 _answers = KeptAnswers(_MOST_ANSWER_BYTES)
+
+
+# bins
+
+
+class Binned(NamedTuple):
+    """
+    Bins that have values, in ascending order of ``x``, where their last value is. A bin without a finite value has None
+    for the lowest, the highest and the mean, and ``last`` is None where it is not finite.
+    """
+
+    value_count: int
+    """Of all that there are."""
+
+    place_count: int
+    """Of different places that they have."""
+
+    x: list[float]
+    least: list[float | None]
+    most: list[float | None]
+    mean: list[float | None]
+    last: list[float | None]
+
+
+def put_in_bins(places: Sequence[float], values: array[float], most: int) -> Binned:
+    """
+    Put values at these places into at most ``most`` bins of equal width; each value its own where they are few.
+
+    >>> found = put_in_bins(array("d", [0, 1, 2, 3]), array("d", [5, 1, 4, 2]), 2)
+    >>> found.x, found.least, found.most, found.last
+    ([1.0, 3.0], [1.0, 2.0], [5.0, 4.0], [1.0, 2.0])
+    """
+    places, values = _sort(places, values)
+    place_count = sum(map(operator.ne, places, islice(places, 1, None))) + bool(places)
+    found = Binned(len(values), place_count, [], [], [], [], [])
+    begin = 0
+    for end in _cut(places, most):
+        if end > begin:
+            _add(found, places[end - 1], values[begin:end].tolist())
+        begin = end
+    return found
+
+
+def _sort(places: Sequence[float], values: array[float]) -> tuple[Sequence[float], array[float]]:
+    """Return both in ascending order of the places; equal places stay in their order."""
+    if all(map(operator.le, places, islice(places, 1, None))):
+        return places, values
+    order = sorted(range(len(places)), key=places.__getitem__)
+    return array("d", map(places.__getitem__, order)), array("d", map(values.__getitem__, order))
+
+
+def _cut(places: Sequence[float], most: int) -> list[int]:
+    """Return where each bin ends."""
+    count = len(places)
+    if count <= most:
+        return _cut_equal(places)
+    low, high = places[0], places[-1]
+    if low == high:
+        # All at one place, such as a program that logs no steps: by their order.
+        return [count * number // most for number in range(1, most + 1)]
+    ends = [bisect_left(places, low + (high - low) * number / most) for number in range(1, most)]
+    return [*ends, count]
+
+
+def _cut_equal(places: Sequence[float]) -> list[int]:
+    """Return where a place differs from the one before: values at one place are one bin."""
+    ends = [index for index in range(1, len(places)) if places[index] != places[index - 1]]
+    return [*ends, len(places)]
+
+
+def _add(found: Binned, place: float, values: list[float]) -> None:
+    total = math.fsum(values) if len(values) < 64 else sum(values)
+    last = values[-1]
+    if not math.isfinite(total):
+        values = list(filter(math.isfinite, values))
+        total = sum(values)
+    found.x.append(float(place))
+    found.least.append(min(values) if values else None)
+    found.most.append(max(values) if values else None)
+    found.mean.append(total / len(values) if values else None)
+    found.last.append(last if math.isfinite(last) else None)
+
+
+# the parts of a job
+
+
+def describe_graph(name: str) -> dict[str, Any]:
+    """Return the steps of a pipeline, in their order, and which needs which. Raises NotFoundError, UsageError."""
+    folder = folder_of(name)
+    outcome = recover(folder)
+    if outcome.kind != "pipeline":
+        raise UsageError(f"job {name} is a {outcome.kind}: it has no steps", f"drumline job show -n {name}")
+    planned = {
+        str(step.get("name")): step for step in (folder.read_json(folder.graph) or {}).get("steps") or ()
+    }
+    nodes = [
+        {
+            "name": step["step"],
+            "job": step["job"],
+            "status": step["status"],
+            "type": str((planned.get(step["step"], {}).get("job") or {}).get("type") or "command"),
+            "sentence": step["reason"],
+            "began": step["started_at"],
+            "ended": step["ended_at"],
+            "seconds": step["seconds"],
+            "reused": step["reused"],
+        }
+        for step in describe_parts(folder, outcome)["steps"]
+    ]
+    known = {node["name"] for node in nodes}
+    edges = [
+        [need, step]
+        for step, told in planned.items()
+        for need in told.get("needs") or ()
+        if {need, step} <= known
+    ]
+    return {"nodes": nodes, "edges": edges}
+
+
+def describe_trials(name: str) -> dict[str, Any]:
+    """Return the trials of a sweep, the best first, and its parameters. Raises NotFoundError, UsageError."""
+    folder = folder_of(name)
+    outcome = recover(folder)
+    if outcome.kind != "sweep":
+        raise UsageError(f"job {name} is a {outcome.kind}: it has no trials", f"drumline job show -n {name}")
+    told = describe_parts(folder, outcome)
+    trials = [
+        {
+            "name": trial["trial"],
+            "job": trial["trial"],
+            "status": trial["status"],
+            "parameters": trial["params"],
+            "metric": trial["metric"],
+            "rank": trial["rank"],
+            "duration": trial["seconds"],
+            "stopped_early": trial["stopped_early"],
+            "sentence": trial["reason"],
+            "began": trial["started_at"],
+            "ended": trial["ended_at"],
+        }
+        for trial in told["trials"]
+    ]
+    best = next((trial for trial in trials if trial["rank"] == 1), None)
+    return {
+        "sentence": _summarize(told, trials, best),
+        "goal": told["goal"],
+        "metric": told["metric"],
+        "parameters": _list_parameters(trials),
+        "trials": trials,
+        "best": best and best["job"],
+        "most": told["trials_most"],
+    }
+
+
+def _list_parameters(trials: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return each parameter with its kind: ``number`` if all of its values are, else ``choice``."""
+    values: dict[str, list[Any]] = {}
+    for trial in trials:
+        for parameter, value in trial["parameters"].items():
+            values.setdefault(str(parameter), []).append(value)
+    return [{"name": parameter, "kind": _kind_of(given)} for parameter, given in values.items()]
+
+
+def _kind_of(values: Iterable[Any]) -> str:
+    is_number = all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in values)
+    return "number" if is_number else "choice"
+
+
+def _summarize(told: Mapping[str, Any], trials: list[dict[str, Any]], best: Mapping[str, Any] | None) -> str:
+    counts: dict[str, int] = {}
+    for trial in trials:
+        counts[trial["status"]] = counts.get(trial["status"], 0) + 1
+    most = f" of at most {told['trials_most']}" if told["trials_most"] else ""
+    listed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    sentence = f"{format_count(len(trials), 'trial')}{most}: {listed}" if trials else "no trial yet"
+    return sentence if best is None else f"{sentence}; the best has {told['metric']} {best['metric']:.6g}"

@@ -1,20 +1,29 @@
-"""The steps of a job's training loops, read from what its agents noted (``contract/steps.py``)."""
+"""
+The steps of a job's training loops: what its agents noted (``contract/steps.py``), what that adds up to, and the words
+for it.
+"""
 
 from __future__ import annotations
 
+import os
 import statistics
+import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import steps
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, read_plain
+from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
-from drumline.contract.words import read_count, round_rate
-from drumline.control.jobs.lookup import read_plan
+from drumline.contract.words import format_age, format_number, read_count, round_rate
+from drumline.control.jobs.lookup import read_plan, read_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from drumline.contract.outcome import Outcome
+
 
 _MOST_BYTES, _RECENT_BYTES = 256 << 20, 4 << 20
 """Of the files of all nodes together: an agent's is below 10 MB."""
@@ -363,3 +372,240 @@ def _read_median(window: steps.Window, name: str) -> float:
 
 def _round_known(value: float | None, digits: int) -> float | None:
     return None if value is None else round(value, digits)
+
+
+# descriptions
+
+
+_TOTALS = ("max_steps", "steps", "num_steps", "total_steps", "train_steps", "max_train_steps")
+"""Inputs that say how many steps a training makes, by names that are in use."""
+
+_EPOCHS = ("num_train_epochs", "num_epochs", "n_epochs", "max_epochs", "train_epochs", "epochs")
+"""Inputs that say how many passes over its data a training makes."""
+
+_SHARE_OF_CORE = 0.1
+_PAUSE_S, _PAUSE_STEPS = 120.0, 5
+"""Without a step, after which what a job has made says nothing of its speed: clocks of machines may differ by some."""
+
+
+def describe_steps(folder: RunFolder, outcome: Outcome) -> dict[str, Any] | None:
+    """
+    Describe the steps of the latest attempt that made any; where no hook has seen a step, what the job says itself, and
+    the looks at its stacks. None: nothing is known.
+    """
+    if outcome.kind != "command":
+        return None
+    attempt = len(outcome.attempts)
+    if may_have_steps(folder):
+        history = read_last_attempt(folder.path, range(attempt + 1), is_recent=True)
+        if history.ranks:
+            return summarize_steps(folder, history, is_first=not outcome.attempts, is_over=outcome.is_final)
+    return describe_without_hook(folder, attempt)
+
+
+def describe_without_hook(folder: RunFolder, attempt: int) -> dict[str, Any] | None:
+    """Describe the steps of an attempt, the latest one, in which no hook has seen a step; None: nothing is known."""
+    from drumline.control.facts.metrics import describe_signs
+
+    said = describe_signs(folder, attempt)
+    if not may_have_steps(folder):
+        return said
+
+    return add_shares(folder, attempt, said)
+
+
+def summarize_steps(
+    folder: RunFolder, history: StepHistory, *, is_first: bool, is_over: bool
+) -> dict[str, Any] | None:
+    """
+    Return what ``summarize`` does, with the total that an input of the job says. ``is_first``: of the attempts. A job
+    that is not over, and makes no steps, has no rate.
+    """
+    summary = history.summarize()
+    if summary and not is_over:
+        idle_s = time.time() - history.find_newest()
+        if idle_s > max(_PAUSE_S, _PAUSE_STEPS * (summary["step_s"] or 0.0)):
+            summary["rate"] = None
+    # An attempt after another may have gone on from a checkpoint: an input says nothing of what was left to do.
+    if summary and summary["total"] is None and is_first:
+        name, total = find_total(read_spec(folder).get("inputs"), history.count_pass())
+        if total and total >= summary["done"]:
+            summary |= {"total": total, "total_source": f"input {name}"}
+    return summary
+
+
+def may_have_steps(folder: RunFolder) -> bool:
+    """Return whether an agent has noted steps of the job, or looks at its stacks."""
+    return os.path.isdir(os.path.dirname(folder.steps_path(0, 0)))
+
+
+def find_total(inputs: Any, pass_steps: int = 0) -> tuple[str, int]:
+    """
+    Return the input that says how many steps there are, or how many passes of so many steps, and the number of steps;
+    0: none does.
+
+    >>> find_total({"lr": 0.1, "max_steps": {"type": "integer", "value": "200"}})
+    ('max_steps', 200)
+    >>> find_total({"epochs": 8}, pass_steps=11)
+    ('epochs', 88)
+    """
+    given: Mapping[str, Any] = inputs if isinstance(inputs, dict) else {}
+    for names, factor in ((_TOTALS, 1), (_EPOCHS, pass_steps)):
+        for name in names:
+            value = given.get(name)
+            count = read_count(value.get("value") if isinstance(value, dict) else value)
+            if count is not None and 0 < count * factor < 1 << 53:
+                return name, count * factor
+    return "", 0
+
+
+class StepsLine:
+    """The line about the steps of a job that runs, read again at most once in ``interval_s``."""
+
+    def __init__(self, interval_s: float = 1.0) -> None:
+        self._interval_s = interval_s
+        self._next = 0.0
+        self._text = ""
+
+    def read(self, folder: RunFolder) -> str:
+        """Return the line; empty: no rank has made a step."""
+        began = time.monotonic()
+        if began >= self._next:
+            described = describe_steps(folder, fold(folder.read_events()))
+            self._text = "; ".join(list_parts(described)) if described else ""
+            took = time.monotonic() - began
+            self._next = began + max(self._interval_s, took / _SHARE_OF_CORE)
+        return self._text
+
+
+# looks at stacks, which tell where the time of a job goes whose steps no hook follows
+
+
+FEWEST_LOOKS = 20
+"""At a rank: those of about six seconds."""
+
+_NOTHING_SAID: Mapping[str, Any] = {
+    "done": None,
+    "total": None,
+    "total_source": None,
+    "told_by": None,
+    "rate": None,
+    "step_s": None,
+    "looks": None,
+    "latest": None,
+    "sources": [],
+}
+
+
+def add_shares(folder: RunFolder, attempt: int, said: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """
+    Return what a job says of its steps, if anything, with the shares of the looks at its stacks in that attempt; None:
+    neither is known.
+    """
+    counts = count_recent(read_steps(folder.path, attempt, is_recent=True).looks)
+    if not counts:
+        return dict(said) if said else None
+    described = dict(said or _NOTHING_SAID)
+    total = sum(counts.values())
+    return described | {
+        "phases": {name: round(count / total, 4) for name, count in counts.items()},
+        "looks": total,
+        "sources": [*described["sources"], steps.STACKS],
+    }
+
+
+def count_recent(looks: Mapping[int, Sequence[steps.Looks]]) -> dict[str, int]:
+    """
+    Return how many looks of the last minute found the ranks where; empty: too few looks.
+
+    >>> count_recent({0: [steps.Looks(9.0, 9.0, 0, 7, (2, 4, 0, 14))], 1: [steps.Looks(9.0, 9.0, 1, 8, (0, 4, 0, 0))]})
+    {'input': 2, 'communication': 8, 'idle': 0, 'computing': 14}
+    """
+    newest = max((one.time for found in looks.values() for one in found), default=0.0)
+    recent = [[one.counts for one in found if one.time >= newest - RECENT_S] for found in looks.values()]
+    by_rank = [[sum(column) for column in zip(*counts, strict=True)] for counts in recent if counts]
+    if max(map(sum, by_rank), default=0) < FEWEST_LOOKS:
+        return {}
+    return dict(zip(steps.PLACES, map(sum, zip(*by_rank, strict=True)), strict=True))
+
+
+# words
+
+
+_PHASES = {
+    "input": "input",
+    "forward": "forward",
+    "backward": "backward",
+    "exchange": "all-reduce",
+    "waiting": "waiting for others",
+    "other": "other",
+    "communication": "communication",
+    "idle": "waiting for threads or processes",
+    "computing": "computing",
+}
+_LEAST_SHARE = 0.005
+_LATE_SHARE = 0.6
+"""Of the steps, in which a rank is the last one: less is chance."""
+
+_LATE_S, _LATE_OF_STEP = 0.001, 0.02
+
+
+def list_parts(steps: Mapping[str, Any], *, is_over: bool = False) -> list[str]:
+    """
+    List what ``StepHistory.summarize`` says: how far and how fast, where the time goes, which rank is late.
+
+    >>> steps = {"done": 4812, "total": 10000, "total_source": "max_steps", "rate": 3.1, "step_s": 0.3}
+    >>> list_parts({**steps, "phases": {"input": 0.04, "other": 0.96}, "latest": None})
+    ['step 4,812 of 10,000 (max_steps), 3.1 steps/s, 27m left', 'input 4 %, other 96 %']
+    """
+    shares = ", ".join(f"{word} {100 * share:.0f} %" for _, word, share in list_phases(steps))
+    if shares and steps.get("looks"):
+        shares += f" (by {steps['looks']:,} looks at stacks)"
+    progress = describe_progress(steps, is_over=is_over)
+    latest = _describe_latest(steps["latest"]) if stands_out(steps) else ""
+    return [part for part in (progress, shares, latest) if part]
+
+
+def list_phases(steps: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+    """List the parts of a step in their order: key, words and share."""
+    return [
+        (name, word, share)
+        for name, word in _PHASES.items()
+        if (share := steps["phases"].get(name, 0.0)) >= _LEAST_SHARE
+    ]
+
+
+def stands_out(steps: Mapping[str, Any]) -> bool:
+    """Return whether the others wait for one rank in so many steps, and for so long, that it is no chance."""
+    late = steps["latest"]
+    if not late:
+        return False
+    least_ms = 1000 * max(_LATE_S, _LATE_OF_STEP * (steps["step_s"] or 0.0))
+    return bool(late["share"] >= _LATE_SHARE and late["late_ms"] >= least_ms)
+
+
+def _describe_latest(late: Mapping[str, Any]) -> str:
+    by = f"{format_number(late['late_ms'])} ms"
+    said = f"latest rank: {late['rank']}, by {by} in {100 * late['share']:.0f} % of steps"
+    if late["phase"] is None:
+        return said
+    part = "time between steps" if late["phase"] == "other" else _PHASES[late["phase"]]
+    return f"{said}; its {part} takes {format_number(late['more_ms'])} ms longer"
+
+
+def describe_progress(steps: Mapping[str, Any], *, is_over: bool) -> str:
+    """Say how far the job is and how fast; empty: that is not known."""
+    done, total, rate = steps["done"], steps["total"], steps["rate"]
+    if done is None:
+        return ""
+    told = f"step {done:,}"
+    if total:
+        told += f" of {total:,} ({steps['total_source']})"
+    elif steps.get("told_by"):
+        told += f" ({steps['told_by']})"
+    listed = [told]
+    if rate:
+        listed.append(f"{format_number(rate)} steps/s" if rate >= 1 else f"{format_number(1 / rate)} s/step")
+    if rate and total and total > done and not is_over:
+        listed.append(f"{format_age((total - done) / rate)} left")
+    return ", ".join(listed)

@@ -1,5 +1,6 @@
 """
-The use of each rank or node over the time of an attempt, in bins, from its agents' samples (``contract/samples.py``).
+The history of an attempt for charts: the use of each rank or node over its time, in bins, from its agents' samples
+(``contract/samples.py``), its steps, and marks for what happened to the job.
 
 Samples count from the start of the ranks, so the difference of any two is exact, and of each bin only the last one is
 read: a job of 512 ranks costs no more for a day than for an hour.
@@ -9,30 +10,46 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import statistics
 import threading
 import time
 from array import array
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from drumline.contract import events as e
 from drumline.contract import samples
 from drumline.contract.errors import UsageError
+from drumline.contract.folder import read_plain
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import format_number
+from drumline.control.facts.changes import text_of
 from drumline.control.facts.ranks import cut_attempt, read_attempt
+from drumline.control.facts.steps import (
+    describe_progress,
+    describe_without_hook,
+    find_behind,
+    list_phases,
+    may_have_steps,
+    read_steps,
+    stands_out,
+    summarize_steps,
+)
 from drumline.control.jobs.lookup import folder_of, read_plan
+from drumline.control.kept_answers import KeptAnswers, stamp_files
 from drumline.control.logs.lines.growth import group_looks, read_looks
-from drumline.control.observing.charts.kept_answers import KeptAnswers, stamp_files
-from drumline.control.observing.charts.marks import SHOWN, list_marks
-from drumline.control.observing.charts.sample_lines import CPU_S, MEMORY, choose_lines, list_uses
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan, RankTask
     from drumline.contract.samples import RankUse, Sample
+    from drumline.contract.steps import Window
     from drumline.control.facts.ranks import Attempt
-    from drumline.control.observing.charts.step_rows import StepRows
+    from drumline.control.facts.steps import StepHistory
+
 
 MOST_BINS = 2000
 _SHORTEST_BIN_S = 1.0
@@ -41,6 +58,9 @@ _AGAIN = 3
 """Times the time that an answer took: for so long it is good enough while the job runs."""
 
 _UNKNOWN = math.nan
+_MOST_BYTES = 64 << 20
+_BEGIN = re.compile(rb'\{"t":(\d{1,18}(?:\.\d{1,9})?),"a":(\d{1,9}),')
+"""Of a line of samples: most lines need not be parsed."""
 
 Values: TypeAlias = "array[float]"
 """Of 512 ranks there are very many: a quarter of what a list takes."""
@@ -48,14 +68,13 @@ Values: TypeAlias = "array[float]"
 
 class Measure(NamedTuple):
     """
-    What is drawn. ``quick``, ``of_rank`` or ``of_node``: what a sample says, quick by the place of its value in what
-    ``list_uses`` returns. ``is_total``: it only grows; its rate times ``factor`` is shown.
+    A value to draw. ``of_rank`` or ``of_node``: its value in a sample. ``is_total``: it only grows; its rate times
+    ``factor`` is shown.
     """
 
     key: str
     title: str
     unit: str
-    quick: int = 0
     of_rank: Callable[[Sample, RankUse], float | None] | None = None
     of_node: Callable[[Sample], float | None] | None = None
     is_total: bool = False
@@ -75,8 +94,8 @@ def _count_disk(_sample: Sample, use: RankUse) -> float | None:
 MEASURES = {
     one.key: one
     for one in (
-        Measure("cpu", "CPU", "% of a core", CPU_S, is_total=True, factor=100.0),
-        Measure("memory", "Memory", "bytes", MEMORY),
+        Measure("cpu", "CPU", "% of a core", lambda _, use: use.cpu_s, is_total=True, factor=100.0),
+        Measure("memory", "Memory", "bytes", lambda _, use: use.memory),
         Measure("gpu", "GPU", "%", of_rank=_gpu_busy),
         Measure(
             "gpu_memory",
@@ -168,7 +187,7 @@ def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Me
     newest: list[Sample] = []
     steps = _read_steps(folder, plan, shown, span, measure) if measure.is_of_steps else None
     for node in plan.nodes:
-        lines = choose_lines(samples.path_of(folder.path, node.node), shown.number, span.bin_of)
+        lines = _choose_lines(samples.path_of(folder.path, node.node), shown.number, span.bin_of)
         newest += _parse(lines[-1:])
         if measure.of_node:
             values = _fill(span, ((one.time, measure.of_node(one)) for one in _parse(lines)), measure)
@@ -181,7 +200,7 @@ def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Me
             logged = _read_log(folder, shown, node.node, span)
             rows += [_row(task, node.node, logged(task.rank)) for task in node.ranks]
         else:
-            points = _list_points(measure, lines)
+            points = _list_points(measure.of_rank, lines) if measure.of_rank else {}
             rows += [
                 _row(task, node.node, _fill(span, points.get(task.rank, ()), measure)) for task in node.ranks
             ]
@@ -195,7 +214,7 @@ def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Me
         "end": utc(span.end),
         "bin_s": round(span.bin_s, 3),
         "rows": sorted(rows, key=lambda row: (row["rank"] is not None, row["rank"] or 0, row["node"])),
-        "marks": list_marks(cut_attempt(folder.read_events(*SHOWN), shown.number)),
+        "marks": [mark.to_json() for mark in read_marks(folder, shown.number)],
     }
 
 
@@ -227,13 +246,22 @@ def _describe_measure(
 
 
 def _read_steps(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Measure) -> StepRows:
-    from drumline.control.observing.charts.step_rows import read_step_rows
-
     ranks = {task.rank for task in plan.ranks}
     return read_step_rows(folder, shown.number, measure.key, ranks, span.bins, span.bin_of)
 
 
 # samples
+
+
+def _choose_lines(path: str, attempt: int, bin_of: Callable[[float], int]) -> list[tuple[float, bytes]]:
+    """Return the last line of an attempt in each bin, with its time."""
+    chosen: dict[int, tuple[float, bytes]] = {}
+    for line in read_plain(path, _MOST_BYTES).split(b"\n"):
+        begin = _BEGIN.match(line)
+        if begin and int(begin[2]) == attempt:
+            when = float(begin[1])
+            chosen[bin_of(when)] = (when, line)
+    return [one for _, one in sorted(chosen.items())]
 
 
 def _parse(lines: Iterable[tuple[float, bytes]]) -> Iterator[Sample]:
@@ -245,30 +273,18 @@ def _parse(lines: Iterable[tuple[float, bytes]]) -> Iterator[Sample]:
 
 
 def _list_points(
-    measure: Measure, lines: list[tuple[float, bytes]]
+    of_rank: Callable[[Sample, RankUse], float | None], lines: list[tuple[float, bytes]]
 ) -> dict[int, list[tuple[float, float | None]]]:
     """Return what the samples of a node say of each of its ranks, as long as it lives."""
     points: dict[int, list[tuple[float, float | None]]] = {}
     ended: set[int] = set()
-    for when, rank, value, has_ended in _list_uses(measure, lines):
-        if rank not in ended:
-            points.setdefault(rank, []).append((when, value))
-        if has_ended:
-            ended.add(rank)
+    for sample in _parse(lines):
+        for use in sample.ranks:
+            if use.rank not in ended:
+                points.setdefault(use.rank, []).append((sample.time, of_rank(sample, use)))
+            if use.has_ended:
+                ended.add(use.rank)
     return points
-
-
-def _list_uses(
-    measure: Measure, lines: list[tuple[float, bytes]]
-) -> Iterable[tuple[float, int, float | None, bool]]:
-    if measure.quick:
-        for when, line in lines:
-            for rank, value, has_ended in list_uses(line, measure.quick):
-                yield when, rank, value, has_ended
-    elif measure.of_rank:
-        for sample in _parse(lines):
-            for use in sample.ranks:
-                yield sample.time, use.rank, measure.of_rank(sample, use), use.has_ended
 
 
 def _read_log(folder: RunFolder, shown: Attempt, node: int, span: Span) -> Callable[[int], Values]:
@@ -319,3 +335,234 @@ def _fill(span: Span, points: Iterable[tuple[float, float | None]], measure: Mea
                 values[place] = shown
         first = last + 1
     return values
+
+
+# step time and lateness
+
+
+LATENESS, STEP_TIME = "lateness", "step"
+
+_NEARLY_ALL = 0.98
+"""Of the values; the first steps of a job take seconds, and would leave the weakest colour for all others."""
+
+_LATE_OF_STEP = 0.1
+"""Lateness of less than that part of a step has no strong colour."""
+
+
+class StepRows(NamedTuple):
+    """Milliseconds of each rank in bins, nan where nothing is known. ``most``: those of the strongest colour."""
+
+    values: Mapping[int, array[float]]
+    most: float | None
+
+
+def read_step_rows(
+    folder: RunFolder,
+    attempt: int,
+    key: str,
+    ranks: Collection[int],
+    bins: int,
+    bin_of: Callable[[float], int],
+) -> StepRows:
+    """
+    Return what the steps of these ranks took, or by how much each came later to an all-reduce than the median of the
+    others.
+    """
+    history = read_steps(folder.path, attempt)
+    ours = history._replace(ranks={rank: found for rank, found in history.ranks.items() if rank in ranks})
+    if key == STEP_TIME:
+        rows = {rank: _fill_steps(windows, bins, bin_of) for rank, windows in ours.ranks.items()}
+        return StepRows(rows, _find_most(rows.values(), 0.0))
+    rows = _fill_lateness(ours, bins, bin_of)
+    return StepRows(rows, _find_most(rows.values(), 1000 * _LATE_OF_STEP * ours.find_step_s()))
+
+
+def _fill_steps(windows: Iterable[Window], bins: int, bin_of: Callable[[float], int]) -> array[float]:
+    """Fill the bins of a rank: a window is of all the time since the one before."""
+    values = array("d", [math.nan]) * bins
+    first: int | None = None
+    for window in windows:
+        spread = window.seconds.get("step")
+        if spread is not None:
+            last = bin_of(window.time)
+            begin = bin_of(window.time - window.made * spread.median) if first is None else first
+            for place in range(min(begin, last), last + 1):
+                values[place] = round(1000 * spread.median, 3)
+            first = last + 1
+    return values
+
+
+def _fill_lateness(
+    history: StepHistory, bins: int, bin_of: Callable[[float], int]
+) -> dict[int, array[float]]:
+    """Fill the bins of each rank with the median of the all-reduces in them."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for times in history.list_entries().values():
+        place = bin_of(min(times.values()))
+        for rank, late_s in find_behind(times).items():
+            found.setdefault((rank, place), []).append(late_s)
+    rows = {rank: array("d", [math.nan]) * bins for rank in history.ranks}
+    for (rank, place), late in found.items():
+        rows[rank][place] = round(max(0.0, 1000 * statistics.median(late)), 3)
+    return rows
+
+
+def _find_most(rows: Iterable[Iterable[float]], least: float) -> float | None:
+    """Return a value that nearly all are below; None where there are none."""
+    known = sorted(value for values in rows for value in values if not math.isnan(value))
+    return max(least, known[int(_NEARLY_ALL * (len(known) - 1))]) if known else None
+
+
+# the steps of an attempt, for a page
+
+
+_CAUSES = {
+    "input": "it waits {} longer for its input than the others",
+    "forward": "its forward takes {} longer than that of the others",
+    "backward": "its backward takes {} longer than that of the others",
+    "other": "it spends {} more between steps than the others",
+}
+
+
+def describe_attempt_steps(name: str, attempt: int | None = None) -> dict[str, Any]:
+    """
+    Describe the steps of the last minute of an attempt, counted from 0; None: of the latest.
+
+    ``steps`` is as ``show -o json`` has it, None if there were none; the rest are the same in words. Raises
+    NotFoundError, UsageError.
+    """
+    folder = folder_of(name)
+    shown = read_attempt(folder, attempt)
+    none: dict[str, Any] = {
+        "attempt": shown.number,
+        "steps": None,
+        "progress": "",
+        "counted": 0,
+        "phases": [],
+        "sentence": "",
+    }
+    if shown.outcome.kind != "command":
+        return none
+    history = read_steps(folder.path, shown.number, is_recent=True) if may_have_steps(folder) else None
+    steps = history and summarize_steps(folder, history, is_first=shown.number == 0, is_over=shown.is_over)
+    if history and steps:
+        recent = history.keep_recent()
+        counted = max(sum(window.made for window in windows) for windows in recent.ranks.values())
+        sentence = _explain_latest(steps)
+    else:
+        steps = describe_without_hook(folder, shown.number) if shown.is_latest else None
+        counted, sentence = 0, ""
+    if steps is None:
+        return none
+    return {
+        "attempt": shown.number,
+        "steps": steps,
+        "progress": describe_progress(steps, is_over=shown.is_over),
+        "counted": counted,
+        "phases": [
+            {
+                "key": key,
+                "title": title,
+                "share": share,
+                "seconds": round(share * (steps["step_s"] or 0.0), 6),
+            }
+            for key, title, share in list_phases(steps)
+        ],
+        "sentence": sentence,
+    }
+
+
+def _explain_latest(steps: Mapping[str, Any]) -> str:
+    """Say which rank the others wait for, and what takes it longer; empty where that cannot be told."""
+    late = steps["latest"]
+    if late is None:
+        return ""
+    if not stands_out(steps):
+        return "no rank holds the others up"
+    said = f"the others wait for rank {late['rank']}: it is the latest in {100 * late['share']:.0f} % of steps, by "
+    said += f"{format_number(late['late_ms'])} ms"
+    if late["phase"] is None:
+        return said
+    return f"{said}; {_CAUSES[late['phase']].format(format_number(late['more_ms']) + ' ms')}"
+
+
+# marks
+
+
+class Mark(NamedTuple):
+    """An event that explains what values over time show, to be drawn beside them. ``at``: seconds since 1970."""
+
+    at: float
+    kind: str
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {"time": utc(self.at), "kind": self.kind, "text": self.text}
+
+
+_MOST_FAILED = 3
+"""Of an attempt: a failure ends all other ranks, and the marks of 512 would hide what else happened."""
+
+_MOST_MARKS = 1000
+_KINDS: dict[type[e.Event], str] = {
+    e.DrillBegan: "drill",
+    e.DrillEnded: "drill_ended",
+    e.AttemptEnded: "attempt",
+    e.Preempted: "preempted",
+}
+"""Of events whose text is that of the list of events."""
+
+_SHOWN = (
+    *_KINDS,
+    *(e.RankExited, e.NodeLost, e.JobHung, e.JobWentOn, e.CancelRequested, e.JobStopping, e.JobRunning),
+)
+
+
+def describe_marks(name: str) -> dict[str, Any]:
+    """Describe what happened in all attempts of a job, and who asked for it. Raises NotFoundError."""
+    return {"marks": [mark.to_json() for mark in read_marks(folder_of(name))]}
+
+
+def read_marks(folder: RunFolder, attempt: int | None = None) -> list[Mark]:
+    """Return the marks of an attempt of a job; None: of all."""
+    events = folder.read_events(*_SHOWN)
+    return _choose(events if attempt is None else cut_attempt(events, attempt))
+
+
+def _choose(events: Iterable[e.Event]) -> list[Mark]:
+    marks: list[Mark] = []
+    failed = 0
+    for event in events:
+        mark = _to_mark(event)
+        if isinstance(event, e.AttemptEnded):
+            failed = 0
+        if mark is None or len(marks) >= _MOST_MARKS:
+            continue
+        failed += mark.kind == "failed"
+        if mark.kind != "failed" or failed <= _MOST_FAILED:
+            marks.append(mark)
+    return marks
+
+
+def _to_mark(event: e.Event) -> Mark | None:
+    kind_text = _explain(event)
+    return kind_text and Mark(event.time, *kind_text)
+
+
+def _explain(event: e.Event) -> tuple[str, str] | None:
+    if isinstance(event, e.RankExited) and event.code != 0:
+        how = f"ended by signal {event.signal}" if event.signal else f"failed with exit code {event.code}"
+        return "failed", f"rank {event.rank} {event.error or how}"
+    if isinstance(event, e.NodeLost):
+        return "lost", f"node {event.node}: {event.reason}"
+    if isinstance(event, e.JobHung):
+        return "hang", event.reason
+    if isinstance(event, e.JobWentOn):
+        return "went_on", "the job goes on"
+    if type(event) in _KINDS:
+        return _KINDS[type(event)], text_of(event)
+    if isinstance(event, e.CancelRequested):
+        return "cancel", f"canceled by {event.by}"
+    if isinstance(event, e.JobStopping):
+        return "stopping", event.reason or "the remaining ranks are stopped"
+    return ("running", "all ranks run") if isinstance(event, e.JobRunning) else None

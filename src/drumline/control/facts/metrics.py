@@ -1,6 +1,7 @@
 """
 The metrics that a job has logged, wherever: its run in MLflow's file store or at a server, the runs below that,
-TensorBoard's event files, the experiments of DeepSpeed's autotuner. Of a pipeline or a sweep those of its steps.
+TensorBoard's event files, the experiments of DeepSpeed's autotuner. Of a pipeline or a sweep those of its steps. And
+what metrics and logs say of how far the job is.
 
 Nothing here fails because of what a job wrote or a server answers, and all of it has an end in time.
 """
@@ -8,26 +9,31 @@ Nothing here fails because of what a job wrote or a server answers, and all of i
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import os
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract import log_times, steps
 from drumline.contract.errors import DrumlineError
-from drumline.contract.folder import RunFolder
+from drumline.contract.folder import RunFolder, open_plain, read_plain
 from drumline.contract.record import NamedTuple
-from drumline.contract.words import format_seconds
+from drumline.contract.words import format_seconds, round_rate
 from drumline.control.jobs.outcome import fold_events
+from drumline.control.terminal import clean
 from drumline.tracking import metrics, runs
 from drumline.tracking.metric_file import MetricFile
 from drumline.tracking.series import Series
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from drumline.contract.plan import Plan
+    from drumline.contract.plan import Plan, RankTask
     from drumline.tracking import tensorboard
     from drumline.tracking.metrics import Point
     from drumline.tracking.server import Server
+
 
 MOST_SHOWN = 50
 """Of the metrics that ``drumline job show`` has."""
@@ -390,3 +396,236 @@ def _plan_of(folder: RunFolder) -> Plan | None:
         return Plan.read(folder.plan)
     except (OSError, ValueError, TypeError, KeyError, AttributeError, DrumlineError):
         return None
+
+
+# signs of steps where no hook follows them, as of TensorFlow, JAX or MPI: what is not certain is left out
+
+
+_TAIL_BYTES = 128 << 10
+_TIMES_BYTES = 64 << 10
+_STEPS_IN_EVENT_FILES_S = 0.2
+_MOST_LOGS, _MOST_METRICS = 4, 50
+_RECENT_S = 60.0
+_SHORTEST_S = 2.0
+"""Between two times that a rate is made of: those of a log are exact to about a second."""
+
+
+class Sign(NamedTuple):
+    """Steps that a job says. ``source``: as ``contract/steps.py`` names it. ``told_by``: which metric, or whose log."""
+
+    done: int
+    total: int | None
+    rate: float | None
+    source: str
+    told_by: str
+
+
+def describe_signs(folder: RunFolder, attempt: int) -> dict[str, Any] | None:
+    """Describe the steps as ``StepHistory.summarize`` does; None: the job does not say."""
+    plan = _plan_of(folder)
+    if plan is None:
+        return None
+    found = _find_in_logs(folder, plan, attempt)
+    if found is None or found.total is None:
+        found = _find_in_metrics(folder, plan) or found
+    if found is None:
+        return None
+    return {
+        "done": found.done,
+        "total": found.total,
+        "total_source": found.told_by if found.total else None,
+        "told_by": found.told_by,
+        "rate": round_rate(found.rate),
+        "step_s": round(1 / found.rate, 6) if found.rate else None,
+        "phases": {},
+        "looks": None,
+        "latest": None,
+        "sources": [found.source],
+    }
+
+
+def _find_in_logs(folder: RunFolder, plan: Plan, attempt: int) -> Sign | None:
+    """Ask the logs of the first ranks, one after the other: a parameter server says nothing."""
+    tasks = [(node.node, task) for node in plan.nodes[:_MOST_LOGS] for task in node.ranks[:_MOST_LOGS]]
+    for node, task in tasks[:_MOST_LOGS]:
+        marks = find_marks(_list_lines(os.path.join(folder.path, task.log)))
+        if marks:
+            times = _time_marks(marks, folder.log_times_path(attempt, node), task)
+            rate = _find_rate([(at, mark.done) for at, mark in times])
+            return Sign(marks[-1].done, marks[-1].total, rate, steps.LOG, f"log of rank {task.label}")
+    return None
+
+
+def _list_lines(path: str) -> list[tuple[int, bytes]]:
+    """List the last lines of a log, each with the place in the file where it ends."""
+    try:
+        with open_plain(path) as file:
+            begin = max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES)
+            file.seek(begin)
+            data = file.read(_TAIL_BYTES)
+    except OSError:
+        return []
+    lines, place = [], begin
+    for line in data.replace(b"\r", b"\n").split(b"\n"):
+        place += len(line) + 1
+        lines.append((place, line))
+    return lines[1:] if begin else lines
+
+
+def _time_marks(marks: Iterable[StepMark], path: str, task: RankTask) -> list[tuple[float, StepMark]]:
+    """Return the marks with the time of the first look of the agent that found their line."""
+    looks = read_plain(path, _TIMES_BYTES, from_end=True).splitlines(keepends=True)
+    sizes = [
+        (grown.size, look.time)
+        for line in looks
+        if (look := log_times.from_line(line))
+        for grown in look.grown
+        if grown.rank == task.rank
+    ]
+    timed: list[tuple[float, StepMark]] = []
+    for mark in marks:
+        # A look that is cut off may be the one that found it.
+        at = next((time for size, time in sizes if size >= mark.place - 1), None)
+        if at is not None and (not timed or at > timed[-1][0]):
+            timed.append((at, mark))
+    return timed
+
+
+def _find_in_metrics(folder: RunFolder, plan: Plan) -> Sign | None:
+    """Return what the metric says whose steps are the most: others are logged once an epoch."""
+    best: tuple[int, str, Sequence[Point]] | None = None
+    for name, points in _read_metrics(folder, plan):
+        highest = max((point.step for point in points), default=0)
+        if highest > 0 and (best is None or highest > best[0]):
+            best = (highest, name, points)
+    if best is None:
+        return None
+    highest, name, points = best
+    rate = _find_rate([(point.timestamp_ms / 1000, point.step) for point in points])
+    return Sign(highest, None, rate, steps.METRICS, f"metric {name}")
+
+
+def _read_metrics(folder: RunFolder, plan: Plan) -> Iterable[tuple[str, Sequence[Point]]]:
+    from drumline.tracking import metrics, runs
+
+    run_dir = runs.find_run(folder, plan).run_dir
+    # MLflow counts its own looks at the machine.
+    names = (
+        [name for name in metrics.list_names(run_dir) if not name.startswith("system/")] if run_dir else []
+    )
+    if not names:
+        return list(read_event_points(folder, _STEPS_IN_EVENT_FILES_S, is_whole=True).items())
+    return [(name, metrics.read_tail(run_dir, name)) for name in names[:_MOST_METRICS]]
+
+
+def _find_rate(known: Iterable[tuple[float, int]]) -> float | None:
+    """
+    Return the steps a second of the last minute, or from one time to the next where those are further apart.
+
+    >>> _find_rate([(0.0, 0), (100.0, 50), (130.0, 80), (170.0, 120)]), _find_rate([(0.0, 0), (100.0, 50)])
+    (1.0, 0.5)
+    """
+    ordered = sorted(known)
+    if not ordered:
+        return None
+    end, done = ordered[-1]
+    before = [(at, made) for at, made in ordered if at <= end - _SHORTEST_S and made < done]
+    if not before:
+        return None
+    at, made = next((one for one in before if one[0] >= end - _RECENT_S), before[-1])
+    return (done - made) / (end - at)
+
+
+# lines of a log that say how many steps of a training are done
+
+
+_MAY_TELL = re.compile(rb"step|iter|epoch|\d/\d", re.IGNORECASE)
+_KERAS_EPOCH = re.compile(r"Epoch (\d{1,9})/(\d{1,9})")
+_KERAS_STEP = re.compile(r"\s*(\d{1,12})/(\d{1,12}) (?=[━=\[]|- \d|\d+s )")
+_STEP = re.compile(
+    r"(?<![\w.%/-])(?:global[ _-]?step|train(?:ing)?[ _-]step|step|iteration|iter)"
+    r"(?>\s*)(?:[:=#](?>\s*))?(?:\[(?>\s*))?(\d{1,12})(?:(?>\s*)(?:/|of)(?>\s*)(\d{1,12}))?(?!\w|[.,]\d)",
+    re.IGNORECASE,
+)
+"""Blanks are passed over once: a line of a job that has a thousand of them must not cost seconds."""
+
+_OTHER_STEP = re.compile(
+    r"\b(?:eval\w*|valid\w*|val|test\w*|predict\w*|infer\w*|sampl\w*|warm-?up|max\w*|total|per|every|last|next|first|"
+    r"from|at|after|resum\w*|sav\w*|checkpoint\w*)\b",
+    re.IGNORECASE,
+)
+"""A word before "step" that says that another thing is counted, or that this step is not the newest."""
+
+_EPOCH = re.compile(r"\bepochs?\b", re.IGNORECASE)
+_LONGEST_LINE = 2000
+
+
+class StepMark(NamedTuple):
+    """``done`` steps at that ``place`` of a log. ``total``: of the whole training; None: not known."""
+
+    place: int
+    done: int
+    total: int | None
+
+
+def find_marks(lines: Iterable[tuple[int, bytes]]) -> list[StepMark]:
+    """
+    Return what lines say, each given with its place; nothing where it is not certain that it is steps of the whole
+    training: where the numbers fall, or where a log also has epochs, of which each may begin anew.
+
+    >>> find_marks([(15, b"step 10/200"), (30, b"step 20/200")])[-1]
+    StepMark(place=30, done=20, total=200)
+    >>> find_marks([(10, b"epoch 2"), (22, b"step 20/200")])
+    []
+    """
+    reader = _LineReader()
+    for place, line in lines:
+        if _MAY_TELL.search(line):
+            reader.read(place, clean(line[:_LONGEST_LINE].decode("utf-8", "replace")).strip())
+    return reader.choose()
+
+
+class _LineReader:
+    def __init__(self) -> None:
+        self._keras: list[StepMark] = []
+        self._plain: list[StepMark] = []
+        self._epoch: tuple[int, int] | None = None
+        self._batches = 0
+        self._has_epochs = False
+
+    def read(self, place: int, text: str) -> None:
+        epoch = _KERAS_EPOCH.fullmatch(text)
+        if epoch:
+            self._epoch = (int(epoch[1]), int(epoch[2]))
+        elif self._epoch and (bar := _KERAS_STEP.match(text)):
+            self._read_keras(place, self._epoch, int(bar[1]), int(bar[2]))
+        elif _EPOCH.search(text):
+            self._has_epochs = True
+        else:
+            self._read_plain(place, text)
+
+    def _read_keras(self, place: int, epoch: tuple[int, int], made: int, batches: int) -> None:
+        # Later bars with another end are of an evaluation.
+        self._batches = self._batches or batches
+        if batches == self._batches and made <= batches and epoch[0] <= epoch[1]:
+            self._keras.append(StepMark(place, (epoch[0] - 1) * batches + made, epoch[1] * batches))
+
+    def _read_plain(self, place: int, text: str) -> None:
+        step = _STEP.search(text)
+        if step and not _OTHER_STEP.search(text[: step.start()]):
+            total = int(step[2]) if step[2] else None
+            if total is None or 0 < total >= int(step[1]):
+                self._plain.append(StepMark(place, int(step[1]), total))
+
+    def choose(self) -> list[StepMark]:
+        """Return the marks that count; none where they contradict each other."""
+        if self._epoch:
+            return self._keras if _is_rising(self._keras) else []
+        marks = [mark for mark in self._plain if mark.total] or self._plain
+        is_enough = bool(marks) and (marks[-1].total is not None or marks[-1].done > marks[0].done)
+        is_one = len({mark.total for mark in marks}) == 1
+        return marks if is_enough and is_one and not self._has_epochs and _is_rising(marks) else []
+
+
+def _is_rising(marks: list[StepMark]) -> bool:
+    return all(one.done <= after.done for one, after in itertools.pairwise(marks))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import samples, status
 from drumline.contract.folder import RunFolder, read_plain
 from drumline.contract.record import NamedTuple
+from drumline.control.facts.steps import describe_steps
 from drumline.control.jobs.outcome import read_outcome
-from drumline.control.observing.steps.telling import describe_steps
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.outcome import Outcome, RankOutcome
     from drumline.contract.samples import RankUse, Sample
+
 
 _MOST_BYTES = 1 << 18
 """Of the end of a file: the samples of a thousand ranks."""

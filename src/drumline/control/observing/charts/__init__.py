@@ -1,1 +1,0 @@
-"""Drawings of a page: values in as many bins as it has room for, spans of time, and graphs."""

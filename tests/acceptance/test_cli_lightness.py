@@ -61,11 +61,10 @@ CREATE = HELP | {
     "drumline.store",
     "drumline.store.index",
     "drumline.tracking",
-    "drumline.tracking.children",
+    "drumline.tracking.runs",
     "drumline.tracking.mlflow_files",
     "drumline.tracking.metric_file",
     "drumline.tracking.metrics",
-    "drumline.tracking.runs",
     "drumline.tracking.series",
 }
 CREATE_PACKAGES = ("drumline.plan", "drumline.spec")

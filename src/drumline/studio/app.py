@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Scope
 
     from drumline.studio.security import Refusal
-    from drumline.studio.settings import StudioSettings
-    from drumline.studio.tokens import Tokens
+    from drumline.studio.settings import StudioSettings, Tokens
 
 NOUNS = (
     *("account", "jobs", "job", "actions", "stream", "document"),

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from drumline.studio.security import Refusal
-    from drumline.studio.settings import StudioSettings
-    from drumline.studio.tokens import Tokens
+    from drumline.studio.settings import StudioSettings, Tokens
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
 _MARK = "__STATIC__"

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from drumline.studio.settings import StudioSettings
-    from drumline.studio.tokens import Tokens
+    from drumline.studio.settings import StudioSettings, Tokens
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "

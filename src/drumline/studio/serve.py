@@ -46,8 +46,7 @@ def serve(wish: Wish) -> None:
     from drumline.control.settings import tracking
     from drumline.studio.app import make_app
     from drumline.studio.connections import make_server
-    from drumline.studio.settings import StudioSettings, is_loopback
-    from drumline.studio.tokens import Tokens
+    from drumline.studio.settings import StudioSettings, Tokens, is_loopback
 
     # A page asks for curves all the time, and a job may have written any address into its plan.
     tracking.rules.asks_others = False

@@ -9,7 +9,7 @@ from hub_server import HubServer, hub_server
 from services import cloud_variables
 
 from drumline.contract.uris import parse_uri
-from drumline.staging.stores import open_store, retry
+from drumline.staging.stores import connection, open_store
 from drumline.staging.stores.base import Store
 
 
@@ -20,7 +20,7 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setattr(retry, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(connection, "FIRST_PAUSE_S", 0.001)
 
 
 @pytest.fixture

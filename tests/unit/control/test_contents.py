@@ -6,7 +6,7 @@ import pytest
 
 from drumline.control.driver import contents
 from drumline.control.driver.contents import digest_of
-from drumline.staging import file_stamps
+from drumline.staging import file_copy
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_links_are_followed_but_not_in_circles(data, tmp_path):
 
 def test_a_large_file_that_has_not_changed_is_read_once(data, monkeypatch):
     monkeypatch.setattr(contents, "_WORTH_BYTES", 1)
-    monkeypatch.setattr(file_stamps, "SETTLED_S", -60.0)
+    monkeypatch.setattr(file_copy, "SETTLED_S", -60.0)
     before = digest_of(str(data))
     opened = []
     monkeypatch.setattr(contents, "_read", lambda file, real: opened.append(real))

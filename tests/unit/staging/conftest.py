@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from drumline.staging import file_stamps
+from drumline.staging import file_copy
 
 _callbacks = []
 
@@ -58,4 +58,4 @@ def opened():
 @pytest.fixture
 def settled(monkeypatch):
     """Files that were just written are believed not to change again: time stamps of changes cannot be set."""
-    monkeypatch.setattr(file_stamps, "SETTLED_S", -60.0)
+    monkeypatch.setattr(file_copy, "SETTLED_S", -60.0)

@@ -8,8 +8,8 @@ import pytest
 
 from drumline.contract.plan import Build
 from drumline.staging.environments import builder, uv
+from drumline.staging.environments.builder import is_ready, note_use
 from drumline.staging.environments.folder import MARKER
-from drumline.staging.environments.state import is_ready, note_use
 from drumline.staging.environments.tool import BuildError, Tool, summarize_output
 
 UV = """Using Python 3.11.7 environment at: v

@@ -14,9 +14,8 @@ from drumline.staging.cache import pruning
 from drumline.staging.cache.chunk_files import ChunkFiles
 from drumline.staging.cache.folder import Cache
 from drumline.staging.mount import choice
-from drumline.staging.mount.filesystem import FileSystem
+from drumline.staging.mount.filesystem import FileSystem, MountedInput, read_record, write_record
 from drumline.staging.mount.reader import MountReader
-from drumline.staging.mount.record import MountedInput, read_record, write_record
 from drumline.staging.stores.base import Object
 
 CHUNK = 1000

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from drumline.staging import file_stamps
+from drumline.staging import file_copy
 from drumline.staging.snapshot.partial_folder import copy_snapshot, snapshot_path
 from drumline.staging.snapshot.take import take_snapshot
 
@@ -107,7 +107,7 @@ def test_times_that_were_set_back_hide_nothing(code, take, settled):
 def test_stamps_differ_in_whatever_can_be_changed(tmp_path):
     path = tmp_path / "file"
     path.write_text("x")
-    seen = {file_stamps.stamp_of(path.stat())}
+    seen = {file_copy.stamp_of(path.stat())}
     for change in (
         lambda: path.write_text("xy"),
         lambda: os.utime(path, ns=(1, 1)),
@@ -117,7 +117,7 @@ def test_stamps_differ_in_whatever_can_be_changed(tmp_path):
         lambda: shutil.copy2(path, tmp_path / "copy") and (tmp_path / "copy").replace(path),
     ):
         change()
-        seen.add(file_stamps.stamp_of(path.stat()))
+        seen.add(file_copy.stamp_of(path.stat()))
     assert len(seen) == 7
 
 

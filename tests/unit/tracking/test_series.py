@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from drumline.tracking import children as children_module
 from drumline.tracking import metrics
-from drumline.tracking.children import ChildRuns
+from drumline.tracking import runs as children_module
 from drumline.tracking.metric_file import MetricFile
 from drumline.tracking.metrics import Point
+from drumline.tracking.runs import ChildRuns
 from drumline.tracking.series import Series
 
 

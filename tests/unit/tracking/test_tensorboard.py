@@ -8,9 +8,8 @@ import time
 import pytest
 
 from drumline.tracking import tensorboard
-from drumline.tracking.tensorboard import ReadState, read_scalars
-from drumline.tracking.tensorboard_records import masked_crc
-from drumline.tracking.tensorboard_records import parse_scalars as scalars_of
+from drumline.tracking.tensorboard import ReadState, masked_crc, read_scalars
+from drumline.tracking.tensorboard import parse_scalars as scalars_of
 
 tensorboardx = pytest.importorskip("tensorboardX")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from drumline.contract.folder import home, open_text, private_folder, write_whole
 from drumline.contract.record import NamedTuple
-from drumline.staging import file_copy, file_stamps
+from drumline.staging import file_copy
 
 _WORTH_BYTES = 1 << 20
 """A smaller file is read sooner than looked up."""
@@ -119,7 +119,7 @@ def _held_by(file: _HashedFile, known: dict[str, Any], fresh: dict[str, Any]) ->
     if isinstance(before, list) and before[:4] == file.stamp:
         return str(before[4])
     digest = _read(file, real)
-    if file.facts.st_size >= _WORTH_BYTES and file_stamps.is_settled(file.facts):
+    if file.facts.st_size >= _WORTH_BYTES and file_copy.is_settled(file.facts):
         fresh[real] = [*file.stamp, digest]
     return digest
 
@@ -129,15 +129,15 @@ def _read(file: _HashedFile, real: str) -> str:
     Read a file's digest. Raises OSError if it is another file by now, such as a pipe in its place, or changes
     meanwhile.
     """
-    stamp = file_stamps.stamp_of(file.facts)
+    stamp = file_copy.stamp_of(file.facts)
     try:
-        descriptor = file_stamps.open_unchanged(real, stamp)
+        descriptor = file_copy.open_unchanged(real, stamp)
         try:
             digest = file_copy.compute_digest(descriptor).hex()
-            file_stamps.check_unchanged(descriptor, real, stamp)
+            file_copy.check_unchanged(descriptor, real, stamp)
         finally:
             os.close(descriptor)
-    except file_stamps.ChangedError as error:
+    except file_copy.ChangedError as error:
         raise OSError(errno.EAGAIN, "changed while it was compared", file.path) from error
     return digest
 

@@ -416,8 +416,8 @@ def _of_this_machine(environment: Environment) -> EnvironmentPlan:
 
 
 def _state(wanted: Build) -> dict[str, Any]:
+    from drumline.staging.environments.builder import is_ready
     from drumline.staging.environments.folder import MARKER
-    from drumline.staging.environments.state import is_ready
 
     shown: dict[str, Any] = {"is_ready": is_ready(wanted), "kind": wanted.kind, "prefix": wanted.prefix}
     if not shown["is_ready"]:

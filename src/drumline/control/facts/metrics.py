@@ -172,7 +172,7 @@ class MetricsReader:
         return found
 
     def _look_for_children(self, run_dir: str) -> None:
-        from drumline.tracking.children import ChildRuns
+        from drumline.tracking.runs import ChildRuns
 
         if self._children is None:
             created = fold_events(self._folder).created or 0.0
@@ -293,7 +293,7 @@ def draw_course(series: Series, width: int, *, in_blocks: bool) -> str:
 
 
 def _latest_in_files(folder: RunFolder, run_dir: str) -> tuple[dict[str, float], int]:
-    from drumline.tracking.children import ChildRuns
+    from drumline.tracking.runs import ChildRuns
 
     children = ChildRuns(run_dir, fold_events(folder).created or 0.0)
     children.look()

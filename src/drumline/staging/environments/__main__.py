@@ -59,7 +59,7 @@ def _build_given(*, is_forced: bool) -> None:
 
 def _build_planned(folder: RunFolder) -> None:
     from drumline.contract.plan import Plan
-    from drumline.staging.environments.state import note_use
+    from drumline.staging.environments.builder import note_use
     from drumline.staging.environments.tool import BuildError
 
     wanted = Plan.read(folder.plan).build

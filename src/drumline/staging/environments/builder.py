@@ -16,8 +16,13 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.folder import private_folder, write_whole
 from drumline.contract.record import NamedTuple
-from drumline.staging.environments.folder import CONTAINERS, MARKER, clear_build_folders
-from drumline.staging.environments.state import is_ready
+from drumline.staging.environments.folder import (
+    CONTAINERS,
+    LOCK_FILE,
+    MARKER,
+    clear_build_folders,
+    interpreter_of,
+)
 from drumline.staging.environments.tool import BuildError, Tool
 
 if TYPE_CHECKING:
@@ -139,3 +144,34 @@ def _hold_lock(path: str, who: str, tool: Tool) -> Iterator[None]:
 def _one_line(data: bytes) -> str:
     text = data.decode("utf-8", "replace")
     return " ".join("".join(one if one.isprintable() else " " for one in text).split())
+
+
+# the state of an environment, and the jobs that use it
+
+
+def is_ready(build: Build) -> bool:
+    """Return whether it is complete. Quick, and writes nothing."""
+    if not os.path.isfile(os.path.join(build.prefix, MARKER)):
+        return False
+    if build.kind in CONTAINERS:
+        from drumline.staging.environments import containers
+
+        return containers.has_image(build)
+    # A link, which leads nowhere when the Python below is gone.
+    return os.path.exists(interpreter_of(build))
+
+
+def note_use(build: Build, run_folder: str) -> None:
+    """Note that a job uses it, which is ready, and put its lock file into the run folder. Raises nothing."""
+    with contextlib.suppress(OSError):
+        os.utime(os.path.join(build.prefix, MARKER))
+    _copy_lock(build, run_folder)
+
+
+def _copy_lock(build: Build, run_folder: str) -> None:
+    from drumline.contract.folder import write_whole
+
+    with contextlib.suppress(OSError, ValueError):
+        with open(os.path.join(build.prefix, LOCK_FILE), encoding="utf-8", errors="replace") as file:
+            text = file.read(1 << 22)
+        write_whole(os.path.join(run_folder, LOCK_FILE), text)

@@ -25,13 +25,13 @@ from drumline.staging import messages
 from drumline.staging.cache.chunk_files import ChunkFiles
 from drumline.staging.cache.folder import Cache, cache_path
 from drumline.staging.datastores import open_remote
-from drumline.staging.mount import record
+from drumline.staging.mount import filesystem
 from drumline.staging.mount.filesystem import FileSystem
 from drumline.staging.mount.reader import MountReader
 
 if TYPE_CHECKING:
     from drumline.contract.plan import Fetch
-    from drumline.staging.mount.record import MountedInput
+    from drumline.staging.mount.filesystem import MountedInput
 
 _KERNEL_CACHE_S = 3600
 """How long the kernel believes what it was told: nothing changes."""
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     path, name = sys.argv[1:] if arguments is None else arguments
     try:
         folder = RunFolder(os.path.abspath(path))
-        _unmount_after_end(record.mount_point(folder, name))
+        _unmount_after_end(filesystem.mount_point(folder, name))
         _serve(folder, name)
     except DrumlineError as error:
         messages.send("failed", message=error.message, hint=error.hint)
@@ -99,7 +99,7 @@ def _serve(folder: RunFolder, name: str) -> None:
     fetch = next((one for one in plan.fetches if one.name == name), None)
     if fetch is None:
         raise NodeError(f"{name}: the job has no such input")
-    found = record.read_record(folder, name)
+    found = filesystem.read_record(folder, name)
     cache = Cache(cache_path(str(plan.compute.get("folder") or "")))
     cache.make()
     _, store = open_remote(fetch)
@@ -107,7 +107,7 @@ def _serve(folder: RunFolder, name: str) -> None:
     served = FileSystem(found, reader, lambda: _report_mounted(fetch, found, time.monotonic() - began))
     import_module("mfusepy").FUSE(
         served,
-        record.mount_point(folder, name),
+        filesystem.mount_point(folder, name),
         foreground=True,
         ro=True,
         default_permissions=True,

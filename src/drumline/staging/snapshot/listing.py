@@ -19,7 +19,7 @@ from drumline.contract.errors import PlanError
 from drumline.contract.folder import base_home, home_of, private_folder, write_whole
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_size
-from drumline.staging.file_stamps import ChangedError, stamp_of
+from drumline.staging.file_copy import ChangedError, stamp_of
 from drumline.staging.snapshot.ignore_rules import read_ignore_rules
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from drumline.contract.errors import NO_ROOM, PlanError
 from drumline.contract.folder import private_folder
 from drumline.contract.record import NamedTuple
 from drumline.staging import file_copy
-from drumline.staging.file_stamps import (
+from drumline.staging.file_copy import (
     ChangedError,
     check_unchanged,
     have_equal_sizes,

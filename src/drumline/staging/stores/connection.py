@@ -13,9 +13,11 @@ import base64
 import binascii
 import functools
 import ipaddress
+import random
 import re
 import socket
 import ssl
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit
@@ -36,6 +38,7 @@ from drumline.contract.record import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from http.client import HTTPResponse
+
 
 TIMEOUT_S = 60.0
 """For a connection, and for each time that nothing comes."""
@@ -229,3 +232,39 @@ def _keep_digest(found: dict[str, str], name: str, text: str) -> None:
         return
     if len(digest) == _DIGEST_SIZES.get(name, 0):
         found.setdefault(name, digest.hex())
+
+
+# when to try again
+
+
+TRIES = 5
+LIMIT_S = 120.0
+"""After which there is no further try."""
+
+TRANSIENT_STATUSES = (408, 425, 429, 500, 502, 503, 504)
+"""What a server says that may be over soon."""
+
+FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 20.0
+
+
+class Tries:
+    """The attempts at one piece of work."""
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Start counting anew, after progress."""
+        self._failed = 0
+        self._until = time.monotonic() + LIMIT_S
+
+    def again(self, wished_s: float = 0.0) -> bool:
+        """Wait after a failure, ``wished_s`` at least, and return True; False if it was one too many."""
+        self._failed += 1
+        own = FIRST_PAUSE_S * 4 ** (self._failed - 1) * random.uniform(0.5, 1)  # noqa: S311  # nothing secret
+        pause = min(_LONGEST_PAUSE_S, max(wished_s, own))
+        if self._failed >= TRIES or time.monotonic() + pause > self._until:
+            return False
+        time.sleep(pause)
+        return True

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from drumline.contract import extras, uris
 from drumline.contract.errors import NodeError
 from drumline.contract.hiding import hide_secrets
-from drumline.staging.stores import names, retry
+from drumline.staging.stores import base, connection
 from drumline.staging.stores.base import Object
 from drumline.staging.stores.web import WebFile
 
@@ -44,7 +44,7 @@ class HubStore:
         self._at: dict[str, str] = {"repo_id": repository, "repo_type": place.account.removesuffix("s")}
         self._path = place.path
         if self._path:
-            names.check_path(self._path, self.url_shown)
+            base.check_path(self._path, self.url_shown)
         self._api = self._hub.HfApi()
         found = self._request(lambda: self._api.repo_info(revision=unquote(revision) or None, **self._at))
         self._at["revision"] = found.sha
@@ -68,7 +68,7 @@ class HubStore:
         for one in found:
             if self._is_file(one):
                 relative = one.path[len(self._path) + 1 if self._path else 0 :]
-                yield self._make_object(names.check_path(relative, self.url_shown), one)
+                yield self._make_object(base.check_path(relative, self.url_shown), one)
 
     def read(self, found: Object, start: int, end: int) -> bytes:
         path = "/".join(part for part in (self._path, found.path) if part)
@@ -109,7 +109,7 @@ class HubStore:
         """Call until it succeeds. Raises _NotThereError for a missing path, and NodeError for all the rest."""
         from huggingface_hub import errors
 
-        tries = retry.Tries()
+        tries = connection.Tries()
         while True:
             try:
                 return step()
@@ -117,7 +117,7 @@ class HubStore:
                 status = error.response.status_code if error.response is not None else 0
                 if isinstance(error, errors.EntryNotFoundError):
                     raise _NotThereError(f"{self.url_shown} is not there") from error
-                if status not in retry.TRANSIENT_STATUSES or not tries.again():
+                if status not in connection.TRANSIENT_STATUSES or not tries.again():
                     raise self._make_error(error, status) from error
             except errors.OfflineModeIsEnabled as error:
                 raise NodeError(f"could not read {self.url_shown}: HF_HUB_OFFLINE is set") from error

@@ -11,7 +11,7 @@ from drumline.contract import extras, uris
 from drumline.contract.errors import NodeError
 from drumline.contract.hiding import hide_secrets
 from drumline.contract.record import NamedTuple
-from drumline.staging.stores import names, retry
+from drumline.staging.stores import base, connection
 from drumline.staging.stores.base import Object, ObjectChangedError
 
 if TYPE_CHECKING:
@@ -87,10 +87,10 @@ def make_client_options() -> dict[str, Any]:
             "timeout": timedelta(hours=1),
         },
         "retry_config": {
-            "max_retries": retry.TRIES - 1,
-            "retry_timeout": timedelta(seconds=retry.LIMIT_S / 2),
+            "max_retries": connection.TRIES - 1,
+            "retry_timeout": timedelta(seconds=connection.LIMIT_S / 2),
             "backoff": {
-                "init_backoff": timedelta(seconds=retry.FIRST_PAUSE_S),
+                "init_backoff": timedelta(seconds=connection.FIRST_PAUSE_S),
                 "max_backoff": timedelta(seconds=15),
                 "base": 3,
             },
@@ -112,7 +112,7 @@ class ObjectStore:
         self._root = place.path.strip("/")
         self.url_shown = hide_secrets(place.uri)
         if self._root:
-            names.check_path(self._root, self.url_shown)
+            base.check_path(self._root, self.url_shown)
 
     def stat(self) -> Object | None:
         if not self._root:
@@ -129,11 +129,11 @@ class ObjectStore:
         found = {}
         for meta in self._list_below():
             path = meta["path"][len(self._root) + 1 if self._root else 0 :]
-            found[names.check_path(path, self.url_shown)] = meta
+            found[base.check_path(path, self.url_shown)] = meta
         folders = {path[:at] for path in found for at, sign in enumerate(path) if sign == "/"}
         for path, meta in found.items():
             if path in folders and meta["size"]:
-                raise names.name_error(path, self.url_shown, "is also a folder's")
+                raise base.name_error(path, self.url_shown, "is also a folder's")
             if path not in folders and (meta["size"] or self._is_there(meta["path"])):
                 yield self._make_object(path, meta)
 
@@ -192,7 +192,7 @@ class ObjectStore:
             raise NodeError(
                 f"{self.url_shown} does not name a file to write", "add a path below the container"
             )
-        names.check_path(key, self.url_shown)
+        base.check_path(key, self.url_shown)
         sent = _FileUpload(local_file, on_bytes)
         try:
             self._obstore.put(self._access.library, key, sent.parts(), **sent.options)
@@ -209,7 +209,7 @@ class ObjectStore:
                 yield from chunk
         except self._obstore.exceptions.InvalidPathError as error:
             bad = re.search(r'Path "((?:[^"\\]|\\.)*)"', str(error))
-            raise names.name_error(bad[1] if bad else "", self.url_shown, "is not safe") from error
+            raise base.name_error(bad[1] if bad else "", self.url_shown, "is not safe") from error
         except FileNotFoundError:
             return
         except self._errors as error:

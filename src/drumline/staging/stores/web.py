@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from drumline.contract.errors import NodeError
 from drumline.contract.hiding import hide_secrets
 from drumline.contract.record import NamedTuple
-from drumline.staging.stores import retry
+from drumline.staging.stores import connection
 from drumline.staging.stores.base import Object, ObjectChangedError
 from drumline.staging.stores.connection import (
     HttpAnswer,
@@ -123,7 +123,7 @@ class WebFile:
             with self._lock:
                 return self._read_in_order(found, start, end)
         got = bytearray()
-        tries = retry.Tries()
+        tries = connection.Tries()
         before = 0
         while len(got) < end - start:
             try:
@@ -160,7 +160,7 @@ class WebFile:
 
     def _read_in_order(self, found: Object, start: int, end: int) -> bytes:
         got = bytearray()
-        tries = retry.Tries()
+        tries = connection.Tries()
         while True:
             try:
                 if self._whole is None or self._whole.at != start + len(got):
@@ -200,7 +200,7 @@ class WebFile:
 
         Raises NodeError for all others, after some tries for those that may pass, and Changed.
         """
-        tries = retry.Tries()
+        tries = connection.Tries()
         while True:
             try:
                 answer = send_request("GET", self._url, {**self._headers, **headers})
@@ -213,7 +213,7 @@ class WebFile:
             answer.close()
             if found is not None and answer.status in (200, 206, 404, 410, 412, 416):
                 raise ObjectChangedError(f"{self.shown} changed, or was removed, while it was read")
-            if answer.status not in retry.TRANSIENT_STATUSES or not tries.again(_retry_after_s(answer)):
+            if answer.status not in connection.TRANSIENT_STATUSES or not tries.again(_retry_after_s(answer)):
                 raise _status_error(self.shown, answer)
 
 
@@ -359,7 +359,7 @@ def _connection_error(shown: str, error: Exception, at: int = -1, size: int = -1
         why = error.strerror.lower()
     where = f" after {at} bytes" + (f" of {size}" if size >= 0 else "") if at >= 0 else ""
     return NodeError(
-        f"could not read {shown}: {why}{where}, {retry.TRIES} times",
+        f"could not read {shown}: {why}{where}, {connection.TRIES} times",
         f"check the network, and {_name_proxy(shown)}",
     )
 

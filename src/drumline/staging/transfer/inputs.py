@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NodeError
+from drumline.contract.folder import private_folder
 from drumline.contract.hiding import hide_secrets
 from drumline.contract.uris import HTTP, S3
 from drumline.contract.words import format_size
-from drumline.staging import messages
+from drumline.staging import file_copy, messages
 from drumline.staging.cache import pruning, trees
 from drumline.staging.cache.folder import Cache, CachedSource, is_safe, key_of
 from drumline.staging.cache.leases import CacheLease
-from drumline.staging.mount import choice, record
+from drumline.staging.mount import choice, filesystem
 from drumline.staging.stores.base import Object, ObjectChangedError
-from drumline.staging.transfer import outputs, placement
+from drumline.staging.transfer import outputs
 from drumline.staging.transfer.download import Download, disk_full_error
 from drumline.staging.transfer.downloaded_objects import Origin
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from drumline.staging.stores.base import Store
 
     Open = Callable[[Fetch], tuple[Place, Store]]
+
 
 _TRIES = 3
 _OUTPUT = "outputs."
@@ -81,16 +85,16 @@ class _InputFetch:
 
     def run(self, opened: Open) -> None:
         fetch = self._fetch
-        if fetch.writable and placement.has_copy(fetch.target):
+        if fetch.writable and has_copy(fetch.target):
             # What the ranks have changed since is theirs.
             return
         place, store = opened(fetch)
-        record.remove_record(self._folder, fetch.name)
+        filesystem.remove_record(self._folder, fetch.name)
         source = self._bring(place, store)
         if source is None:
             self._report(0, 0)
             return
-        if isinstance(source, record.MountedInput):
+        if isinstance(source, filesystem.MountedInput):
             # The process that serves it says so, when it does.
             self._mount(source)
             return
@@ -101,7 +105,7 @@ class _InputFetch:
             raise NodeError(f"could not put {fetch.name} in place: {error.strerror}: {where}") from error
         self._report(source.size, len(source.items))
 
-    def _bring(self, place: Place, store: Store) -> CachedSource | record.MountedInput | None:
+    def _bring(self, place: Place, store: Store) -> CachedSource | filesystem.MountedInput | None:
         """Bring an input into the cache, or choose a mount; None if there is nothing, and need not be."""
         for left in reversed(range(_TRIES)):
             self._progress.restart()
@@ -110,7 +114,7 @@ class _InputFetch:
                 return None
             if self._is_to_be_mounted(place, store, objects):
                 file = place.name if not objects[0].path else ""
-                return record.MountedInput(self._fetch.name, _identify(place), file, tuple(objects))
+                return filesystem.MountedInput(self._fetch.name, _identify(place), file, tuple(objects))
             try:
                 return self._bring_into_cache(place, store, objects)
             except ObjectChangedError as error:
@@ -182,9 +186,9 @@ class _InputFetch:
         self._obstacle = choice.find_obstacle(self._folder, self._plan, place, store, objects)
         return not self._obstacle
 
-    def _mount(self, found: record.MountedInput) -> None:
-        record.write_record(self._folder, found)
-        placement.link_tree(record.mount_point(self._folder, found.name), self._fetch.target, found.file)
+    def _mount(self, found: filesystem.MountedInput) -> None:
+        filesystem.write_record(self._folder, found)
+        link_tree(filesystem.mount_point(self._folder, found.name), self._fetch.target, found.file)
 
     def _make_room(self, needed: int) -> None:
         warning = pruning.make_room(self._cache, needed)
@@ -198,13 +202,13 @@ class _InputFetch:
     def _put_in_place(self, source: CachedSource) -> None:
         fetch = self._fetch
         if fetch.writable:
-            placement.copy_files(self._cache, source, fetch.target)
+            copy_files(self._cache, source, fetch.target)
             if fetch.name.startswith(_OUTPUT):
                 outputs.note_fetched_output(self._folder, fetch.name, fetch.target, fetch.kind)
             return
         self._lease.add(source.tree)
         tree = trees.make_tree(self._cache, source)
-        placement.link_tree(tree, fetch.target, source.items[0].path if fetch.kind == "file" else "")
+        link_tree(tree, fetch.target, source.items[0].path if fetch.kind == "file" else "")
 
     def _report(self, size: int, files: int) -> None:
         messages.send(
@@ -246,3 +250,77 @@ def _identify(place: Place) -> str:
         place.is_plain,
         endpoints,
     )
+
+
+# placement: a link to a tree of the cache, or a copy that ranks may change; by one rename
+
+
+def has_copy(target: str) -> bool:
+    """Return whether an earlier call has put a copy there; an empty folder does not count."""
+    if os.path.islink(target):
+        return False
+    if os.path.isdir(target):
+        with os.scandir(target) as entries:
+            return next(entries, None) is not None
+    return os.path.lexists(target)
+
+
+def link_tree(tree: str, target: str, name: str = "") -> None:
+    """Link the target to a tree, or to the one file ``name`` in it. Raises OSError."""
+    private_folder(os.path.dirname(target))
+    beside = f"{target}.{os.urandom(4).hex()}.partial"
+    os.symlink(os.path.join(tree, name) if name else tree, beside)
+    try:
+        if not os.path.islink(target):
+            _give_way(target)
+        os.replace(beside, target)
+    except BaseException:
+        os.unlink(beside)
+        raise
+
+
+def copy_files(cache: Cache, source: CachedSource, target: str) -> None:
+    """Copy all files, or the only one if the source is a file. Raises OSError."""
+    private_folder(os.path.dirname(target))
+    # One name, so that what a killed process has left is found.
+    beside = f"{target}.partial"
+    _remove(beside)
+    try:
+        if source.kind == "file":
+            _copy(cache.content_path(source.items[0].digest), beside)
+        else:
+            os.mkdir(beside, 0o700)
+            trees.fill_folder(cache, source, beside, _copy)
+        _give_way(target)
+        os.rename(beside, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            _remove(beside)
+        raise
+
+
+def _copy(content: str, target: str) -> None:
+    source = os.open(content, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        copied = file_copy.create_file(target, 0o600)
+        try:
+            file_copy.copy_content(source, copied)
+        finally:
+            os.close(copied)
+    finally:
+        os.close(source)
+
+
+def _give_way(target: str) -> None:
+    """Remove an empty folder or an earlier link. Raises OSError for a folder that is not empty."""
+    if os.path.islink(target):
+        os.unlink(target)
+    elif os.path.isdir(target):
+        os.rmdir(target)
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)

@@ -6,7 +6,7 @@ from pathlib import Path
 from frameworks.table import Example
 
 from drumline.contract import events
-from drumline.node.warm.program.imports import LEFT_OUT
+from drumline.node.warm.imports import LEFT_OUT
 
 
 def mode_of(example: Example) -> str:

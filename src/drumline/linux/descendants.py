@@ -122,8 +122,8 @@ def handles_sigterm(pid: int) -> bool:
 
 class EndedProcess(NamedTuple):
     pid: int
-    status: int
-    """As ``os.wait4`` has it."""
+    exit_code: int
+    """The number of a signal that killed it is negative."""
 
     peak_bytes: int
     """The most memory that it, or the largest of what it waited for, had at a time."""
@@ -143,7 +143,7 @@ def reap_children(other: Reaper | None = None) -> list[EndedProcess]:
         if pid == 0:
             return ended
         cpu_s = usage.ru_utime + usage.ru_stime
-        ended.append(EndedProcess(pid, status, usage.ru_maxrss << 10, cpu_s))
+        ended.append(EndedProcess(pid, os.waitstatus_to_exitcode(status), usage.ru_maxrss << 10, cpu_s))
 
 
 def has_children(other: Reaper | None = None) -> bool:

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from drumline.node.warm.program import imports
-from drumline.node.warm.program.python_command import NotWarm, Program
+from drumline.node.warm import imports
+from drumline.node.warm.command import NotWarm, Program
 
 
 def put(folder, files):

@@ -13,7 +13,7 @@ from drumline.contract import messages as m
 from drumline.node.hook_folder import HOOK
 from drumline.node.warm import fork_server, pool_folder
 from drumline.node.warm.rank_starter import WarmRankStarter
-from drumline.node.warm.tasks import Task
+from drumline.node.warm.ranks import Task
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drumline.node.warm.program.third_party import may_import_third_party
+from drumline.node.warm.rank_starter import may_import_third_party
 
 
 @pytest.mark.parametrize(

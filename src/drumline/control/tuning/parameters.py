@@ -13,7 +13,7 @@ from drumline.contract.record import NamedTuple
 from drumline.contract.steps import DETAIL
 from drumline.contract.words import format_count
 from drumline.control.driver.tune import SWITCHES
-from drumline.node.warm.rank_variables import is_rank_variable
+from drumline.node.warm.ranks import is_rank_variable
 from drumline.plan.environment import UNSET
 from drumline.plan.search.request import describe_refusal
 from drumline.plan.search.tuning import (

@@ -17,7 +17,7 @@ from drumline.linux import cgroups, kernel
 from drumline.linux.inotify import Inotify
 from drumline.node import leftovers, scratch
 from drumline.node.agent import agent
-from drumline.node.warm.program import third_party
+from drumline.node.warm import rank_starter
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
@@ -118,7 +118,7 @@ class LocalAgents:
         words = [*plan.argv, *(word for task in plan.ranks for word in task.argv)]
         if plan.warm == "off" or plan.container or "python" not in " ".join(words):
             return
-        if plan.warm == "auto" and not third_party.may_import_third_party(words, plan.cwd):
+        if plan.warm == "auto" and not rank_starter.may_import_third_party(words, plan.cwd):
             return
         # The agents need the fork server: they are forks of this process, and would each load it.
         from drumline.node.warm import fork_server, pool_folder, pool_start  # noqa: F401

@@ -180,15 +180,14 @@ class Agent:
     def _tell_exit(self, ended: descendants.EndedProcess, at: float) -> None:
         if not self._children.forget(ended.pid):
             return  # An orphan of a rank, adopted by us.
-        code = os.waitstatus_to_exitcode(ended.status)
-        helper = self._launching.helpers.note_end(ended.pid, code) if self._launching else None
+        helper = self._launching.helpers.note_end(ended.pid, ended.exit_code) if self._launching else None
         if helper is not None:
             self._session.tell(helper)
             return
         self._ending.note_end(ended)
         rank = self._ranks.note_end(ended, at, self._ending.told_at)
         if self._launching:
-            self._launching.note_end(rank, code)
+            self._launching.note_end(rank, ended.exit_code)
 
     def _obey(self, message: m.ToAgent) -> bool:
         """Do one thing; False when that failed for want of something on this node, which the supervisor is told."""

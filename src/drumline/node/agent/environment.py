@@ -9,7 +9,7 @@ from drumline.contract import messages as m
 from drumline.node import hook_folder
 from drumline.node import scratch as scratch_folders
 from drumline.node.containers import rank_containers
-from drumline.node.warm.tasks import Task
+from drumline.node.warm.ranks import Task
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -183,7 +183,7 @@ def collect_evidence(
     with it, 0 for none.
     """
     cwd = environment.launch.cwd
-    code = os.waitstatus_to_exitcode(ended.status)
+    code = ended.exit_code
     evidence = failures.read_failure(
         environment.notes_of(rank), ended.pid, code, cwd, since, time.monotonic()
     )

@@ -209,7 +209,7 @@ class Children:
         except ChildProcessError:
             if self._warm.fork_server:
                 self._early += self._warm.fork_server.reap()
-            return any(one.pid == pid and one.status != 0 for one in self._early)
+            return any(one.pid == pid and one.exit_code != 0 for one in self._early)
         return ended is not None and ended.si_status != 0
 
     def reap(self, ready: Sequence[int] = (), until: int | None = None) -> list[descendants.EndedProcess]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import signal
 import time
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from drumline.node.agent.observing import Observer
     from drumline.node.agent.processes import Children
     from drumline.node.warm.rank_starter import WarmRankStarter
-    from drumline.node.warm.tasks import Task
+    from drumline.node.warm.ranks import Task
 
 
 class Ranks:
@@ -105,7 +104,7 @@ class Ranks:
         """Tell of the end of a rank's process, and return which rank that is. ``told_at``: as of ExitEvidence."""
         rank = self.by_pid.pop(ended.pid)
         self._observer.note_end(rank, ended, at)
-        code = os.waitstatus_to_exitcode(ended.status)
+        code = ended.exit_code
         error = self._errors.pop(ended.pid, "")
         since = self._started_at.pop(ended.pid, 0.0)
         evidence = None
@@ -182,7 +181,7 @@ class Ending:
 
     def note_end(self, ended: descendants.EndedProcess) -> None:
         """Note the end of a rank's process; to be called with each."""
-        passes_on = os.waitstatus_to_exitcode(ended.status) == -signal.SIGTERM or ended.pid in self._shells
+        passes_on = ended.exit_code == -signal.SIGTERM or ended.pid in self._shells
         self._has_heirs = self._has_heirs or (ended.pid in self.told and passes_on)
 
 

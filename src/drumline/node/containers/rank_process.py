@@ -127,7 +127,7 @@ class ContainedRank:
             self._sleep(_ENDING_POLL_S if self._wants_end else _IDLE_S)
             for one in descendants.reap_children():
                 if one.pid == client:
-                    code = os.waitstatus_to_exitcode(one.status)
+                    code = one.exit_code
                     self._has_ended = code >= 0 and code != _ENGINE_FAILED
                     return code if code >= 0 else 128 - code
             if self._wants_end:

@@ -11,7 +11,7 @@ imitate.
 Whatever goes wrong in that child before it returns: it executes the rank's own command instead, and says why.
 
 It runs in users' environments: the standard library alone, Python 3.9 or newer. Messages are JSON behind their length
-in four bytes (``node/warm/frames.py``).
+in four bytes (``node/warm/pool_folder.py``).
 """
 
 from __future__ import annotations
@@ -190,7 +190,9 @@ def _reap() -> list[list[Any]]:
             return ended
         if pid == 0:
             return ended
-        ended.append([pid, status, usage.ru_maxrss << 10, usage.ru_utime + usage.ru_stime])
+        ended.append(
+            [pid, os.waitstatus_to_exitcode(status), usage.ru_maxrss << 10, usage.ru_utime + usage.ru_stime]
+        )
 
 
 def _end_all() -> None:

@@ -19,16 +19,15 @@ from typing import TYPE_CHECKING, Any
 from drumline.linux import limits, namespaces, process_usage
 from drumline.linux.descendants import EndedProcess
 from drumline.node.hook_folder import HOOK
-from drumline.node.warm import frames, pool_folder, rank_variables
-from drumline.node.warm.program import imports, python_command
-from drumline.node.warm.tasks import StartedRank
+from drumline.node.warm import command, imports, pool_folder
+from drumline.node.warm.ranks import StartedRank, split_variables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from drumline.node.warm.program.imports import ProgramImports
-    from drumline.node.warm.program.python_command import Program
-    from drumline.node.warm.tasks import Task
+    from drumline.node.warm.command import Program
+    from drumline.node.warm.imports import ProgramImports
+    from drumline.node.warm.ranks import Task
 
 _ANSWER_TIMEOUT_S = 30.0
 """For an answer of a process that does nothing else; a machine may be busy."""
@@ -49,23 +48,23 @@ class PoolRequest:
 
     def __init__(self, pool: str, mode: str, tasks: Sequence[Task]) -> None:
         self.began = time.monotonic()
-        self.programs = [python_command.parse_command(task.argv, task.env, task.cwd) for task in tasks]
+        self.programs = [command.parse_command(task.argv, task.env, task.cwd) for task in tasks]
         first = self.programs[0]
         if any(one.env.get("PYTHONPATH", "").split(os.pathsep)[0] != HOOK for one in self.programs):
-            raise python_command.NotWarm("the command's Python does not have Drumline's hook")
+            raise command.NotWarm("the command's Python does not have Drumline's hook")
         if any(one[:3] != first[:3] for one in self.programs):
-            raise python_command.NotWarm("the ranks of a node run different programs")
+            raise command.NotWarm("the ranks of a node run different programs")
         self._found = imports.find_imports(first)
         if mode != "on" and not any(_is_foreign(one.module) for one in self._found.imports):
-            raise python_command.NotWarm(_explain_nothing(self._found))
+            raise command.NotWarm(_explain_nothing(self._found))
         # What a rank is started with, and what its interpreter may not have.
-        self._split = rank_variables.split_variables([one.env for one in self.programs], tasks[0].secrets)
+        self._split = split_variables([one.env for one in self.programs], tasks[0].secrets)
         self._check_secrets(first, tasks)
         try:
             self.peer = pool_folder.connect_to_pool(pool)
         except OSError as error:
-            raise python_command.NotWarm(f"there is no warm pool: {error.strerror or error}") from error
-        frames.send(self.peer, {"spec": self._spec(first, tasks[0].cores), "ranks": len(tasks)})
+            raise command.NotWarm(f"there is no warm pool: {error.strerror or error}") from error
+        pool_folder.send(self.peer, {"spec": self._spec(first, tasks[0].cores), "ranks": len(tasks)})
         self.peer.settimeout(_ANSWER_TIMEOUT_S)
 
     def _check_secrets(self, program: Program, tasks: Sequence[Task]) -> None:
@@ -74,7 +73,7 @@ class PoolRequest:
         kept = [*self._split.env.values(), program.python, *program.flags, *program.target, program.cwd]
         kept += [str(one) for one in self._found.imports] + [str(one) for one in self._found.sets.values()]
         if any(value in one for value in values for one in kept):
-            raise python_command.NotWarm("a secret of the job is in more than its own variable")
+            raise command.NotWarm("a secret of the job is in more than its own variable")
 
     def is_overdue(self) -> bool:
         """Return whether the pool would have refused by now, if it was running."""
@@ -93,7 +92,7 @@ class PoolRequest:
         paths = env.get("PYTHONPATH", "").split(os.pathsep) if env.get("PYTHONPATH") else []
         is_relative = any(not os.path.isabs(path) for path in paths)
         return {
-            "python": python_command.find_interpreter(program),
+            "python": command.find_interpreter(program),
             "argv0": program.python,
             "flags": list(program.flags),
             "target": list(program.target),
@@ -115,14 +114,14 @@ class PoolRequest:
         """Return the fork server that the pool gave. Raises NotWarm with the reason why not, OSError."""
         with self.peer:
             if not select.select([self.peer], [], [], 0)[0]:
-                raise python_command.NotWarm(f"the warm pool has not answered for {_MAX_WAIT_S:.0f} s")
+                raise command.NotWarm(f"the warm pool has not answered for {_MAX_WAIT_S:.0f} s")
             try:
-                said = frames.receive(self.peer)
+                said = pool_folder.receive(self.peer)
                 if "unfit" in said:
-                    raise python_command.NotWarm(said["unfit"] or "the warm pool refused")
-                peer = socket.socket(fileno=frames.receive_descriptor(self.peer))
+                    raise command.NotWarm(said["unfit"] or "the warm pool refused")
+                peer = socket.socket(fileno=pool_folder.receive_descriptor(self.peer))
             except (ConnectionError, ValueError, TimeoutError) as error:
-                raise python_command.NotWarm(f"the warm pool did not answer: {error}") from error
+                raise command.NotWarm(f"the warm pool did not answer: {error}") from error
         try:
             fork_server = ForkServer(peer, said)
         except BaseException:
@@ -138,12 +137,10 @@ class PoolRequest:
     def _check(self, said: dict[str, Any]) -> None:
         for name in said["reads"]:
             if any(name in program.env for program in self.programs):
-                raise python_command.NotWarm(f"{name} is looked at while modules are imported")
+                raise command.NotWarm(f"{name} is looked at while modules are imported")
         hidden = _find_shadow(self._found.folder, said["names"])
         if hidden:
-            raise python_command.NotWarm(
-                f"{hidden} stands beside the program, in the place of an installed module"
-            )
+            raise command.NotWarm(f"{hidden} stands beside the program, in the place of an installed module")
 
     def close(self) -> None:
         self.peer.close()
@@ -169,8 +166,8 @@ class ForkServer:
         """Start all ranks at once, each with its program. Raises OSError if the fork server is gone."""
         ranks = [_describe_rank(task, programs[index]) for index, task in enumerate(tasks)]
         try:
-            frames.send(self._peer, {"do": "start", "ranks": ranks})
-            started = frames.receive(self._peer)["started"]
+            pool_folder.send(self._peer, {"do": "start", "ranks": ranks})
+            started = pool_folder.receive(self._peer)["started"]
         except ValueError as error:
             raise ConnectionError(str(error)) from error
         self._alive |= {one["pid"] for one in started}
@@ -198,22 +195,22 @@ class ForkServer:
         opened = namespaces.open_own()
         try:
             message = {"do": "enter", "names": [name for _, name in opened]}
-            frames.send(self._peer, message, *[descriptor for descriptor, _ in opened])
-            failure = frames.receive(self._peer)["failure"]
+            pool_folder.send(self._peer, message, *[descriptor for descriptor, _ in opened])
+            failure = pool_folder.receive(self._peer)["failure"]
         finally:
             for descriptor, _ in opened:
                 os.close(descriptor)
         if failure:
-            raise python_command.NotWarm(f"its fork server could not be brought to the node: {failure}")
+            raise command.NotWarm(f"its fork server could not be brought to the node: {failure}")
 
     def reap(self) -> list[EndedProcess]:
         """Return which of its children have ended since, orphans of ranks among them; does not wait for more."""
         if not self._is_gone:
             try:
-                frames.send(self._peer, {"do": "reap"})
+                pool_folder.send(self._peer, {"do": "reap"})
                 if not select.select([self._peer], [], [], _STOPPED_AFTER_S)[0]:
                     signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
-                ended = [EndedProcess(*one) for one in frames.receive(self._peer)["ended"]]
+                ended = [EndedProcess(*one) for one in pool_folder.receive(self._peer)["ended"]]
             except (OSError, ValueError):
                 self._give_up()
             else:
@@ -223,7 +220,7 @@ class ForkServer:
         gone = [pid for pid in self._alive if not process_usage.is_running(pid)]
         self._alive -= set(gone)
         self.lost |= set(gone)
-        return [EndedProcess(pid, int(signal.SIGKILL), 0, 0.0) for pid in gone]
+        return [EndedProcess(pid, -signal.SIGKILL, 0, 0.0) for pid in gone]
 
     def _give_up(self) -> None:
         """Kill a fork server that does not answer, and with it its ranks."""

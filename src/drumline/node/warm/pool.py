@@ -13,6 +13,7 @@ a person:   list; stop  pid        answer: warm; stopped
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -22,11 +23,11 @@ import signal
 import socket
 import sys
 import time
-from typing import Any
+from typing import Any, Optional
 
-from drumline.node.warm import frames, pool_folder
-from drumline.node.warm.interpreter import WaitingAgent, WarmInterpreter, read_available_memory_share
-from drumline.node.warm.per_rank_packages import PerRankPackages, leave_out_packages
+from drumline.contract.folder import write_whole
+from drumline.linux import kernel, process_usage
+from drumline.node.warm import pool_folder
 
 IDLE_S = 600.0
 IDLE_VARIABLE = "DRUMLINE_WARM_IDLE_S"
@@ -135,7 +136,7 @@ class WarmPool:
             if first == b"{":
                 self._answer_person(peer)
             elif first:
-                message = frames.receive(peer)
+                message = pool_folder.receive(peer)
                 self._serve(WaitingAgent(peer, int(message["ranks"]), message["spec"]))
             else:
                 peer.close()
@@ -196,7 +197,7 @@ class WarmPool:
 
     def _hear_warm(self, one: WarmInterpreter) -> None:
         try:
-            message = frames.receive(one.peer)
+            message = pool_folder.receive(one.peer)
         except (OSError, ValueError):
             self._end(one, "it ended while it imported" if one.report is None else "it has ended")
             return
@@ -234,9 +235,9 @@ class WarmPool:
         """Have the interpreter fork a fork server, and give the agent its socket."""
         ours, theirs = socket.socketpair()
         try:
-            frames.send(one.peer, {"do": "fork_server"}, theirs.fileno())
+            pool_folder.send(one.peer, {"do": "fork_server"}, theirs.fileno())
             while True:
-                message = frames.receive(one.peer)
+                message = pool_folder.receive(one.peer)
                 if "fork_server" in message:
                     break
                 if "ended" in message:
@@ -258,7 +259,7 @@ class WarmPool:
                 "open_files": open_files,
             }
             with contextlib.suppress(OSError):
-                frames.send(client.peer, answer, ours.fileno())
+                pool_folder.send(client.peer, answer, ours.fileno())
             client.peer.close()
         except (OSError, ValueError):
             self._end(one, "")
@@ -269,7 +270,7 @@ class WarmPool:
 
     def _refuse(self, client: WaitingAgent, why: str) -> None:
         with contextlib.suppress(OSError):
-            frames.send(client.peer, {"unfit": why})
+            pool_folder.send(client.peer, {"unfit": why})
         client.peer.close()
 
     def _end(self, one: WarmInterpreter, why: str) -> None:
@@ -312,3 +313,181 @@ def _read_idle_limit_s() -> float:
         return max(0.0, float(os.environ.get(IDLE_VARIABLE, IDLE_S)))
     except ValueError:
         return IDLE_S
+
+
+# The packages that each rank must import itself, remembered from one warm pool to the next.
+
+
+_MAX_PROGRAMS = 64
+
+
+class PerRankPackages:
+    """
+    The packages that are each rank's own to import, by key, so that it is found out once: next time the others are
+    imported at once. It is a help alone, and looked at again whenever something is imported.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._known: dict[str, dict[str, Any]] = {}
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as file:
+                known = json.load(file)
+            self._known = {key: one for key, one in known.items() if _is_entry(one)}
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        return self._known.get(key)
+
+    def add(self, key: str, learned: dict[str, Any]) -> None:
+        self._known.pop(key, None)
+        self._known[key] = learned
+        while len(self._known) > _MAX_PROGRAMS:
+            del self._known[next(iter(self._known))]
+        with contextlib.suppress(OSError):
+            write_whole(self._path, json.dumps(self._known))
+
+
+def _is_entry(one: Any) -> bool:
+    lists = [one.get(name) for name in ("skip", "closure")] if isinstance(one, dict) else [None]
+    return all(isinstance(found, list) and all(isinstance(name, str) for name in found) for found in lists)
+
+
+def leave_out_packages(spec: dict[str, Any], learned: dict[str, Any]) -> dict[str, Any]:
+    """Return that spec without the packages that it must leave out; the modules that they had imported come instead."""
+    # What the program sets in between must be set before what follows, and not before the rest.
+    is_plain = all(one[0] for one in spec["imports"])
+    first = [[name, [], ""] for name in learned["closure"]] if is_plain else []
+    rest = [one for one in spec["imports"] if one[0].partition(".")[0] not in learned["skip"]]
+    return {**spec, "skip": learned["skip"], "imports": [*first, *rest]}
+
+
+# A warm interpreter as its warm pool sees it: how it is started, and what there is to say of it.
+
+
+_SERVER_VARIABLE = "DRUMLINE_WARM_SERVER"
+_PROBE_VARIABLE = "DRUMLINE_WARM_PROBE"
+_PROBE_TIMEOUT_S = 20.0
+_ANSWER_TIMEOUT_S = 30.0
+_TASK_FIELDS = ("target", "imports", "asked", "free", "differs", "skip", "left_out")
+
+
+class WaitingAgent:
+    """
+    An agent that waits for its fork server. ``ranks``: how many it will fork; ``spec``: of what, as it is for them.
+    """
+
+    def __init__(self, peer: socket.socket, ranks: int, spec: dict[str, Any]) -> None:
+        self.peer = peer
+        self.ranks = ranks
+        self.spec = spec
+
+
+class WarmInterpreter:
+    """A warm interpreter, or one that is becoming so."""
+
+    def __init__(self, key: str, spec: dict[str, Any], round_: int = 0) -> None:
+        self.key = key
+        self.spec = spec
+        self.round = round_
+        self.began = time.monotonic()
+        self.used = self.began
+        self.report: Optional[dict[str, Any]] = None
+        self.waiting: list[WaitingAgent] = []
+        self.users: set[int] = set()
+        self.ranks = 0
+        self.pid, self.peer = _start_interpreter(spec)
+
+    def suits(self, spec: dict[str, Any]) -> bool:
+        """Return whether it suits these ranks: one whose imports looked at their folder is for that folder alone."""
+        return not (self.report or {}).get("folder") or self.spec["cwd"] == spec["cwd"]
+
+    def is_idle(self) -> bool:
+        return self.report is not None and not self.users and not self.waiting
+
+    def facts(self) -> dict[str, Any]:
+        now = time.monotonic()
+        report = self.report or {}
+        return {
+            "pid": self.pid,
+            "python": self.spec["python"],
+            "program": " ".join(self.spec["target"]),
+            "modules": report.get("modules", []),
+            "import_s": report.get("import_s"),
+            "memory_bytes": process_usage.read_memory(self.pid)[0],
+            "age_s": now - self.began,
+            "idle_s": None if self.users or self.waiting else now - self.used,
+            "ranks": self.ranks,
+            "users": len(self.users),
+        }
+
+
+def _start_interpreter(spec: dict[str, Any]) -> tuple[int, socket.socket]:
+    """Start an interpreter; return the process, and our end of its socket. Raises OSError."""
+    if not _stops_at_hook(spec):
+        # It would run the program, with nobody to be a rank of.
+        raise OSError(0, "what that Python runs first is not Drumline's hook")
+    ours, theirs = socket.socketpair()
+    # For the case that somebody has stopped it: it holds up all who ask.
+    ours.settimeout(_ANSWER_TIMEOUT_S)
+    with theirs:
+        pid = _execute(spec, spec["target"], _SERVER_VARIABLE, theirs.fileno())
+    try:
+        pool_folder.send(ours, {name: spec[name] for name in _TASK_FIELDS})
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise
+    return pid, ours
+
+
+def _stops_at_hook(spec: dict[str, Any]) -> bool:
+    """Return whether that Python, with these flags and variables, comes to our hook before anything else. Blocks."""
+    reader, writer = os.pipe()
+    try:
+        pid = _execute(spec, ["-c", ""], _PROBE_VARIABLE, writer)
+    finally:
+        os.close(writer)
+    with os.fdopen(reader, "rb") as said:
+        answered = bool(select.select([said], [], [], _PROBE_TIMEOUT_S)[0]) and said.read(1) == b"1"
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return answered
+
+
+def _execute(spec: dict[str, Any], arguments: list[str], variable: str, descriptor: int) -> int:
+    """Execute that Python, with a descriptor whose number stands in a variable; return its pid. Raises OSError."""
+    pool = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        kernel.die_with_parent(signal.SIGKILL, pool)
+        kernel.become_ordinary()
+        # As a rank's: a regular file for its output, whose bytes are then those of its imports.
+        output = os.memfd_create("drumline-warm")
+        fcntl.fcntl(output, fcntl.F_SETFL, os.O_APPEND)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        number = os.dup(descriptor)
+        os.set_inheritable(number, True)
+        for target, source in ((0, nothing), (1, output), (2, output)):
+            os.dup2(source, target)
+        os.chdir(spec["cwd"])
+        if spec["cores"]:
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(0, spec["cores"])
+        argv = [spec["argv0"], *spec["flags"], *arguments]
+        os.execve(spec["python"], argv, {**spec["env"], variable: str(number)})  # noqa: S606 - the user's own Python
+    finally:
+        os._exit(127)
+
+
+def read_available_memory_share() -> float:
+    """Return the share of the machine's memory that is available."""
+    try:
+        with open("/proc/meminfo") as file:
+            facts = {line.split(":")[0]: int(line.split()[1]) for line in file}
+        return facts["MemAvailable"] / facts["MemTotal"]
+    except (OSError, ValueError, IndexError, KeyError):
+        return 1.0

@@ -8,17 +8,19 @@ it would have without a warm pool, so processes that differ in them have differe
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drumline.linux import cgroups
 from drumline.node.hook_folder import HOOK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 SOCKET = "socket"
 LOCK = "lock"
@@ -65,7 +67,7 @@ def _fingerprint_sources() -> str:
     """Return a digest of the warm pool's own sources: pools of different versions do not understand each other."""
     facts = []
     here = os.path.dirname(os.path.abspath(__file__))
-    for path in (here, os.path.join(here, "program"), HOOK):
+    for path in (here, HOOK):
         names = sorted(name for name in os.listdir(path) if name.endswith(".py"))
         facts += [f"{name} {os.stat(os.path.join(path, name)).st_mtime_ns}" for name in names]
     return _digest("\n".join(facts))
@@ -144,3 +146,47 @@ def _read_link(path: str) -> str:
         return os.readlink(path)
     except OSError:
         return ""
+
+
+# Messages between a warm pool, its warm interpreters and agents: JSON behind its length in four bytes, over Unix
+# sockets.
+
+
+_MAX_BYTES = 16 << 20
+
+
+def send(peer: socket.socket, message: dict[str, Any], *descriptors: int) -> None:
+    """Send a message; descriptors, if any are given, go with a byte of their own. Raises OSError."""
+    body = json.dumps(message).encode()
+    peer.sendall(struct.pack("!I", len(body)) + body)
+    if descriptors:
+        socket.send_fds(peer, [b"!"], descriptors)
+
+
+def receive(peer: socket.socket) -> dict[str, Any]:
+    """Receive a message. Blocks. Raises ConnectionError at the end, ValueError for what is no message."""
+    (count,) = struct.unpack("!I", _receive_exactly(peer, 4))
+    if count > _MAX_BYTES:
+        raise ValueError("a message is too long")
+    message = json.loads(_receive_exactly(peer, count))
+    if not isinstance(message, dict):
+        raise ValueError("a message is no object")  # noqa: TRY004 - it is content, not a type of ours
+    return message
+
+
+def receive_descriptor(peer: socket.socket) -> int:
+    """Receive the descriptor that came with a message. Raises ConnectionError."""
+    _, descriptors, _, _ = socket.recv_fds(peer, 1, 1)
+    if not descriptors:
+        raise ConnectionError("no descriptor came")
+    return descriptors[0]
+
+
+def _receive_exactly(peer: socket.socket, count: int) -> bytes:
+    found = bytearray()
+    while len(found) < count:
+        more = peer.recv(min(1 << 16, count - len(found)))
+        if not more:
+            raise ConnectionError("end of file")
+        found += more
+    return bytes(found)

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import select
+import sys
 import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import messages as m
 from drumline.linux import cgroups
-from drumline.node.warm.program import third_party
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from drumline.node.warm.fork_server import ForkServer, PoolRequest
     from drumline.node.warm.pool_start import OwnPool
-    from drumline.node.warm.tasks import StartedRank, Task
+    from drumline.node.warm.ranks import StartedRank, Task
 
 
 class WarmRankStarter:
@@ -75,7 +76,7 @@ class WarmRankStarter:
         if not any("python" in word for task in tasks for word in task.argv):
             return "its command is not a Python program"
         if start.warm.mode == "auto" and not any(
-            third_party.may_import_third_party(task.argv, task.cwd) for task in tasks[:1]
+            may_import_third_party(task.argv, task.cwd) for task in tasks[:1]
         ):
             return "there is nothing to import ahead"
         if not start.warm.pool and not self._begin_pool():
@@ -101,7 +102,7 @@ class WarmRankStarter:
 
     def go_on(self) -> tuple[list[Task], list[StartedRank]]:
         """Return the tasks that waited, and the ranks started from them; none if each must be started cold."""
-        from drumline.node.warm.program.python_command import NotWarm
+        from drumline.node.warm.command import NotWarm
 
         assert self._request is not None
         request, tasks = self._request, self._waiting
@@ -175,7 +176,37 @@ class WarmRankStarter:
 
 def _explain(error: Exception) -> str:
     """Return the reason in words: NotWarm and errors of the system have their own."""
-    from drumline.node.warm.program.python_command import NotWarm
+    from drumline.node.warm.command import NotWarm
 
     is_said = isinstance(error, (NotWarm, OSError)) and str(error)
     return str(error) if is_said else f"{type(error).__name__}: {error}"
+
+
+# A first look, which costs next to nothing, at whether a program may have anything to import ahead.
+
+
+_MAX_BYTES = 1 << 20
+_PROGRAM = re.compile(r"[^\s'\"=;&|]+\.py(?=$|[\s'\";&|])")
+_IMPORT = re.compile(r"^[ \t]*(?:import[ \t]+([^#;\n]+)|from[ \t]+([.\w]+))", re.MULTILINE)
+
+
+def may_import_third_party(argv: Sequence[str], cwd: str) -> bool:
+    """
+    Return whether the program's text may import a third-party package; False: all its imports are of the standard
+    library.
+    """
+    standard = getattr(sys, "stdlib_module_names", None)
+    programs = _PROGRAM.findall(" ".join(argv))
+    if not programs or standard is None:
+        return True
+    for program in programs:
+        try:
+            with open(os.path.join(cwd, program), encoding="utf-8", errors="replace") as file:
+                text = file.read(_MAX_BYTES)
+        except OSError:
+            return True
+        for several, one in _IMPORT.findall(text):
+            for name in several.split(",") if several else [one]:
+                if name.strip().partition(" ")[0].partition(".")[0] not in standard:
+                    return True
+    return False

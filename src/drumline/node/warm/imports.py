@@ -15,13 +15,231 @@ import warnings
 from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
-from drumline.node.warm.program import safe_statements
-from drumline.node.warm.program.python_command import NotWarm
+from drumline.node.warm.command import NotWarm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from drumline.node.warm.program.python_command import Program
+    from drumline.node.warm.command import Program
+
+
+class ScanStopped(Exception):  # noqa: N818 - nobody's error
+    """Raised where the rest of a program cannot be looked at; says why."""
+
+
+_SAFE_CALLS = re.compile(
+    r"abs|all|any|bool|bytes|dict|enumerate|float|frozenset|getattr|hasattr|int|isinstance|len|list|max|min|object|print"
+    r"|property|range|repr|round|set|sorted|str|sum|tuple|type|zip"
+    r"|os\.(getenv|cpu_count|getcwd|getpid|path\.\w+)|os\.environ\.(get|copy)"
+    r"|(pathlib\.)?(Pure)?(Posix)?Path|(logging\.)?getLogger"
+    r"|time\.(time|time_ns|monotonic|perf_counter|strftime)|(datetime\.)?datetime\.now"
+    r"|(collections\.)?(namedtuple|defaultdict|OrderedDict|deque|Counter)|(dataclasses\.)?field|(enum\.)?auto"
+    r"|(typing\.|t\.)?(TypeVar|NewType|ParamSpec|NamedTuple|TypedDict|cast)|re\.compile|math\.\w+"
+    r"|(functools\.)?partial|torch\.device"
+)
+"""Functions that are taken to do what their names say."""
+
+_SAFE_METHODS = frozenset(
+    (
+        "absolute",
+        "as_posix",
+        "copy",
+        "encode",
+        "endswith",
+        "expanduser",
+        "format",
+        "get",
+        "items",
+        "join",
+        "joinpath",
+        "keys",
+        "lower",
+        "lstrip",
+        "removeprefix",
+        "removesuffix",
+        "replace",
+        "resolve",
+        "rsplit",
+        "rstrip",
+        "split",
+        "splitlines",
+        "startswith",
+        "strip",
+        "title",
+        "upper",
+        "values",
+        "with_name",
+        "with_suffix",
+    )
+)
+_NOT_SET = re.compile("[\0\ud800-\udfff]")
+"""What a variable of an environment cannot hold."""
+
+_SIMPLE = (ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context)
+_COMPOUND = (
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.IfExp,
+    ast.JoinedStr,
+    ast.FormattedValue,
+    ast.Tuple,
+    ast.List,
+    ast.Dict,
+    ast.Set,
+    ast.Starred,
+    ast.Subscript,
+    ast.Slice,
+    ast.Attribute,
+    ast.keyword,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+    ast.comprehension,
+)
+_IMPORT_STATE = frozenset(
+    ("os.environ", "os.environb", "sys.path", "sys.modules", "sys.meta_path", "sys.path_hooks")
+)
+"""What is only looked into: under another name it could be changed unseen."""
+
+_MEANT_FOR_IMPORT = ("__path__", "__builtins__", "__spec__", "__loader__", "__package__", "__name__")
+
+
+def get_dotted_name(node: ast.AST | None) -> str:
+    """Return ``os.environ`` for such an expression; empty for another."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join((node.id, *reversed(parts)))
+
+
+def is_expression(node: ast.AST | None) -> bool:
+    if node is None or isinstance(node, _SIMPLE):
+        return True
+    if isinstance(node, ast.Lambda):
+        return _are_arguments(node.args)
+    if get_dotted_name(node) in _IMPORT_STATE:
+        return False
+    if isinstance(node, ast.Subscript) and get_dotted_name(node.value) == "os.environ":
+        return is_expression(node.slice)
+    if isinstance(node, ast.Compare):
+        return _are(
+            side for side in (node.left, *node.comparators) if get_dotted_name(side) not in _IMPORT_STATE
+        )
+    if isinstance(node, ast.Call):
+        return _is_known(node.func) and _are((*node.args, *node.keywords))
+    return isinstance(node, _COMPOUND) and _are(ast.iter_child_nodes(node))
+
+
+def _are(nodes: Iterable[ast.AST | None]) -> bool:
+    return all(is_expression(node) for node in nodes)
+
+
+def _is_known(function: ast.expr) -> bool:
+    if _SAFE_CALLS.fullmatch(get_dotted_name(function)):
+        return True
+    return (
+        isinstance(function, ast.Attribute)
+        and function.attr in _SAFE_METHODS
+        and is_expression(function.value)
+    )
+
+
+def _are_arguments(arguments: ast.arguments) -> bool:
+    return _are((*arguments.defaults, *arguments.kw_defaults))
+
+
+def is_statement(node: ast.stmt) -> bool:
+    """Return whether a statement neither imports nor changes anything but names and containers of its own."""
+    if isinstance(node, (ast.Pass, ast.Global)):
+        return True
+    if isinstance(node, (ast.Expr, ast.AugAssign, ast.AnnAssign)):
+        target = None if isinstance(node, ast.Expr) else node.target
+        noted = node.annotation if isinstance(node, ast.AnnAssign) else None
+        return _is_target(target) and _are((node.value, noted))
+    if isinstance(node, (ast.Assign, ast.Delete)):
+        return all(map(_is_target, node.targets)) and (
+            isinstance(node, ast.Delete) or is_expression(node.value)
+        )
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return (
+            _are_decorators(node.decorator_list)
+            and _are_arguments(node.args)
+            and _are(_list_annotations(node))
+        )
+    if isinstance(node, ast.ClassDef):
+        return (
+            _are_decorators(node.decorator_list) and _are((*node.bases, *node.keywords)) and _all(node.body)
+        )
+    if isinstance(node, ast.If):
+        return is_expression(node.test) and _all((*node.body, *node.orelse))
+    if isinstance(node, ast.Assert):
+        return _are((node.test, node.msg))
+    return type(node).__name__ == "TypeAlias"
+
+
+def _all(nodes: Iterable[ast.stmt]) -> bool:
+    return all(is_statement(node) for node in nodes)
+
+
+def _is_target(node: ast.expr | None) -> bool:
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return all(map(_is_target, node.elts))
+    if isinstance(node, ast.Starred):
+        return _is_target(node.value)
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Name) and node.value.id != "environ" and is_expression(node.slice)
+    return node is None or (isinstance(node, ast.Name) and node.id not in _MEANT_FOR_IMPORT)
+
+
+def _are_decorators(nodes: Iterable[ast.expr]) -> bool:
+    """Return whether decorators are safe; they are called with the function in any case."""
+    for node in nodes:
+        inner = (*node.args, *node.keywords, node.func) if isinstance(node, ast.Call) else (node,)
+        if not _are(inner):
+            return False
+    return True
+
+
+def _list_annotations(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterable[ast.AST | None]:
+    arguments = node.args
+    named = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    yield from (argument.annotation for argument in named)
+    yield from (argument.annotation for argument in (arguments.vararg, arguments.kwarg) if argument)
+    yield node.returns
+
+
+def find_set_variable(node: ast.stmt) -> tuple[str, str, bool] | None:
+    """Return name and value of a variable that a statement sets, and whether only where it is not set; else None."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
+        target = node.targets[0]
+        words = [target.slice, node.value] if get_dotted_name(target.value) == "os.environ" else []
+        return _read_literals(words, is_default=False)
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and not node.value.keywords:
+        call = node.value
+        return _read_literals(
+            call.args if get_dotted_name(call.func) == "os.environ.setdefault" else [], is_default=True
+        )
+    return None
+
+
+def _read_literals(nodes: list[ast.expr], is_default: bool) -> tuple[str, str, bool] | None:
+    values = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    if (
+        len(nodes) != 2
+        or len(values) != 2
+        or _NOT_SET.search("".join(values))
+        or "=" in values[0]
+        or not values[0]
+    ):
+        return None
+    return values[0], values[1], is_default
+
 
 LEFT_OUT = frozenset((
     "jax",  # starts threads and takes devices, and says itself that it does not survive a fork
@@ -83,7 +301,7 @@ def find_imports(program: Program) -> ProgramImports:
     walk = _ImportWalk(program)
     try:
         walk.main()
-    except safe_statements.ScanStopped as stop:
+    except ScanStopped as stop:
         walk.until = str(stop)
     except RecursionError:
         walk.until = "the program is nested too deeply"
@@ -141,7 +359,7 @@ class _ImportWalk:
         if found is None:
             if parent:
                 self._foreign(parent, (), f"-m {module}")
-            raise safe_statements.ScanStopped(f"-m {module}: it is not one of the program's own modules")
+            raise ScanStopped(f"-m {module}: it is not one of the program's own modules")
         self._follow(parent)
         if found.endswith("/__init__.py"):
             self._follow(module)
@@ -153,11 +371,11 @@ class _ImportWalk:
             return
         self._seen.add(path)
         if len(self._seen) > _MAX_FILES or self._depth > _MAX_DEPTH:
-            raise safe_statements.ScanStopped(f"{self._format_path(path)}: the program has very many files")
+            raise ScanStopped(f"{self._format_path(path)}: the program has very many files")
         source, tree = _parse_file(path, self._format_path(path))
         self._bytes += len(source)
         if self._bytes > _MAX_BYTES:
-            raise safe_statements.ScanStopped(f"{self._format_path(path)}: the program is very large")
+            raise ScanStopped(f"{self._format_path(path)}: the program is very large")
         self._depth += 1
         self._statements(tree.body, _ProgramFile(path, name, package, source.splitlines()))
         self._depth -= 1
@@ -179,8 +397,8 @@ class _ImportWalk:
             self._statements((*node.body, *node.orelse, *node.finalbody), file)
         elif isinstance(node, ast.If) and self._branch(node, file) is not None:
             self._statements(self._branch(node, file) or (), file)
-        elif not self._sets_variable(node) and not safe_statements.is_statement(node):
-            raise safe_statements.ScanStopped(f"{self._where(node, file)}: {_show_line(node, file)}")
+        elif not self._sets_variable(node) and not is_statement(node):
+            raise ScanStopped(f"{self._where(node, file)}: {_show_line(node, file)}")
 
     def _where(self, node: ast.stmt, file: _ProgramFile) -> str:
         return f"{self._format_path(file.path)}:{node.lineno}"
@@ -188,17 +406,17 @@ class _ImportWalk:
     def _branch(self, node: ast.If, file: _ProgramFile) -> Sequence[ast.stmt] | None:
         """Return the statements that will be run, where that is certain."""
         test = node.test
-        if safe_statements.get_dotted_name(test).rpartition(".")[2] == "TYPE_CHECKING":
+        if get_dotted_name(test).rpartition(".")[2] == "TYPE_CHECKING":
             return node.orelse
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
             sides = (test.left, test.comparators[0])
-            named = any(safe_statements.get_dotted_name(side) == "__name__" for side in sides)
+            named = any(get_dotted_name(side) == "__name__" for side in sides)
             if named and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides):
                 return node.body if file.name == "__main__" else node.orelse
         return None
 
     def _sets_variable(self, node: ast.stmt) -> bool:
-        found = safe_statements.find_set_variable(node)
+        found = find_set_variable(node)
         if found is None:
             return False
         name, value, is_default = found
@@ -217,7 +435,7 @@ class _ImportWalk:
         if node.level:
             parts = file.package.split(".") if file.package else []
             if len(parts) < node.level:
-                raise safe_statements.ScanStopped(f"{self._where(node, file)}: {_show_line(node, file)}")
+                raise ScanStopped(f"{self._where(node, file)}: {_show_line(node, file)}")
             module = ".".join((*parts[: len(parts) - node.level + 1], *([module] if module else [])))
         self._import(module, names, self._where(node, file))
 
@@ -234,7 +452,7 @@ class _ImportWalk:
     def _foreign(self, module: str, names: Sequence[str], where: str) -> None:
         top = module.partition(".")[0]
         if top in LEFT_OUT:
-            raise safe_statements.ScanStopped(f"{where}: {top} is not imported ahead")
+            raise ScanStopped(f"{where}: {top} is not imported ahead")
         found = Import(module, tuple(names), where)
         if all(known[:2] != found[:2] for known in self.imports):
             self.imports.append(found)

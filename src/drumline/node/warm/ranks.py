@@ -1,5 +1,5 @@
 """
-The variables that a warm interpreter has, and those that only its ranks have.
+The ranks of a warm start, and the variables that only they have, not their interpreter.
 
 Whatever may change what an import does is the same for both, or the interpreter is another one. Free are the variables
 that say which rank of which job a process is, and those of a terminal: an interpreter has none of them while it
@@ -108,3 +108,29 @@ def split_variables(ranks: Sequence[Mapping[str, str]], secrets: Sequence[str] =
 
 def is_rank_variable(name: str, free: Sequence[str] = RANK_VARIABLES) -> bool:
     return any(name.startswith(one[:-1]) if one.endswith("*") else name == one for one in free)
+
+
+class Task(NamedTuple):
+    """A rank to be started. ``argv``, ``env`` and ``cwd`` as it would be without a warm interpreter."""
+
+    rank: int
+    argv: Sequence[str]
+    env: dict[str, str]
+    cwd: str
+    log: str
+    cores: Sequence[int]
+    secrets: Sequence[str] = ()
+    """Names of variables that no warm interpreter may have."""
+
+
+class StartedRank(NamedTuple):
+    rank: int
+    pid: int
+    error: str
+    """Why it could not be started; empty when it was."""
+
+    cold: str
+    """Why it was started as if there was no warm interpreter; empty when it was not."""
+
+    before: float = 0.0
+    """When that began, in monotonic seconds."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from page_libraries import find_missing
 from studio_jobs import Jobs
 from studio_server import StudioServer, run_studio
 
@@ -28,8 +29,13 @@ def _find_browser() -> str:
             import playwright  # noqa: F401
         except ImportError:
             found = None
+    why = "there is no Chromium here, or no Playwright: scripts/setup browser"
+    if found and find_missing():
+        found, why = (
+            None,
+            "the page's libraries could not be fetched: scripts/setup studio, where there is npm",
+        )
     if not found:
-        why = "there is no Chromium here, or no Playwright: scripts/setup browser"
         if os.environ.get("CI"):
             pytest.fail(why, pytrace=False)
         pytest.skip(why)

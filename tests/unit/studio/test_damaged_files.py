@@ -68,15 +68,6 @@ def test_a_job_file_with_many_brackets_is_read():
     assert lookup.load_yaml(yaml.safe_dump(given).encode()) == given
 
 
-def test_half_a_character_in_a_name_hides_no_job(drumline_home):
-    bad = MadeJob("bad")
-    MadeJob("good")
-    bad.folder.write(bad.folder.job, json.dumps({"experiment_name": "\ud800", "display_name": "\ud800"}))
-    table = JobTable()
-    table.refresh()
-    assert {job.name for job in table.overviews()} == {"bad", "good"}
-
-
 def test_run_folders_of_others_are_not_listed(drumline_home, monkeypatch):
     MadeJob("mine")
     other = MadeJob("other")

@@ -105,7 +105,7 @@ DESIGN = [
 def test_every_file_named_in_the_architecture_is_there(page):
     page = (ROOT / page).read_text()
     source = ROOT / "src" / "drumline"
-    for name in re.findall(r"`((?:[a-z_]+/)+[a-z_]*(?:\.py)?)", page):
+    for name in re.findall(r"`((?:[a-z0-9_]+/)+[a-z0-9_]*(?:\.py)?)", page):
         places = (source / name, source / "engines" / name, ROOT / name)
         assert any(place.exists() for place in places), name
 

@@ -32,7 +32,6 @@ CREATE = HELP | {
     "drumline.contract.record",
     "drumline.contract.samples",
     "drumline.contract.status",
-    "drumline.contract.user",
     "drumline.contract.words",
     "drumline.control",
     "drumline.control.facts",

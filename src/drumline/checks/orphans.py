@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
-from drumline.contract.filesystems import is_network
 from drumline.contract.folder import MARKER, RunFolder
+from drumline.contract.ownership import is_network
 from drumline.contract.words import format_count
 from drumline.linux import cgroups
 

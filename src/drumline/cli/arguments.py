@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are UsageErrors that suggest a similar word. No abbreviations: new options break them."""
 
     is_wanted: ClassVar[bool] = False
-    """Whether the parser itself is wanted: ``cli/guide/complete.py``."""
+    """Whether the parser itself is wanted: ``cli/guide/completion.py``."""
 
     _is_help = False
 

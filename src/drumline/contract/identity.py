@@ -1,4 +1,4 @@
-"""A process by more than its number, which the kernel gives again: boot, number and start time."""
+"""A process by more than its number, which the kernel gives again: boot, number and start time; and the user."""
 
 from __future__ import annotations
 
@@ -116,3 +116,16 @@ def _read_fixed(path: str) -> str:
     """Return what a file says for as long as this process lives. Raises OSError, and then tries again next time."""
     with open(path) as file:
         return file.read().strip()
+
+
+def user() -> str:
+    """Return the login name, else the user's number."""
+    for variable in ("LOGNAME", "USER"):
+        if os.environ.get(variable):
+            return os.environ[variable]
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())

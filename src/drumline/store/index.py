@@ -17,8 +17,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import DrumlineError, describe_os_error
-from drumline.contract.filesystems import is_network
 from drumline.contract.folder import PARTIAL, private_folder, write_whole
+from drumline.contract.ownership import is_network
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """
 Scalars of TensorBoard's event files, read without it; a file that grows is read on from where it ended.
 
-``read_scalars`` finds the files and names the tags, ``_EventFile`` splits a file into records, and
-``tensorboard_records`` parses one. A job can write anything there, so a read is limited in files, bytes and time.
+``read_scalars`` finds the files and names the tags, ``_EventFile`` splits a file into records, each parsed by itself.
+A job can write anything there, so a read is limited in files, bytes and time.
 
 Source: https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/lib/io/record_writer.h (the framing),
 https://github.com/tensorflow/tensorboard/blob/master/tensorboard/backend/event_processing/io_wrapper.py (the names).

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from drumline.contract.filesystems import is_network
+from drumline.contract.ownership import is_network
 
 LOCAL = "22 1 0:20 / / rw,relatime shared:1 - ext4 /dev/sda1 rw"
 

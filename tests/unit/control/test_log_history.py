@@ -11,8 +11,14 @@ from drumline.contract import log_times
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import RunFolder
 from drumline.control.logs import history, matching
-from drumline.control.logs.history import History, LogChoice, find_line_end, find_tail
-from drumline.control.logs.line_times import find_offset, read_stretches
+from drumline.control.logs.history import (
+    History,
+    LogChoice,
+    find_line_end,
+    find_offset,
+    find_tail,
+    read_stretches,
+)
 from drumline.control.logs.matching import Matcher
 from drumline.node.metrics import log_files as noting
 

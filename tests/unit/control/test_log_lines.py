@@ -10,12 +10,11 @@ from drumline.contract import events as e
 from drumline.contract.errors import UsageError
 from drumline.control.logs.lines import line_index, search
 from drumline.control.logs.lines.divergence import find_divergence
-from drumline.control.logs.lines.growth import group_looks
 from drumline.control.logs.lines.line_index import LineIndex
+from drumline.control.logs.lines.merged import group_looks
 from drumline.control.logs.lines.page import read_lines
-from drumline.control.logs.lines.rank_files import ALL, ChosenLogs
+from drumline.control.logs.lines.rank_files import ALL, ChosenLogs, read_whole
 from drumline.control.logs.lines.search import Wanted, search_logs
-from drumline.control.logs.lines.whole import read_whole
 
 LATER = 1e12
 """A deadline that never comes."""

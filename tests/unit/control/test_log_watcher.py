@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from drumline.contract import filesystems
-from drumline.control.logs import log_watcher
-from drumline.control.logs.log_watcher import LogWatcher
+from drumline.contract import ownership
+from drumline.control.logs import follow
+from drumline.control.logs.follow import LogWatcher
 from drumline.control.logs.rank_log import RankLog
 from drumline.linux import inotify
 
@@ -15,7 +15,7 @@ from drumline.linux import inotify
 @pytest.fixture(params=["watching", "looking", "no inotify", "network"])
 def following(request, tmp_path, monkeypatch):
     """Of eight logs, and how many of them may be read for one that has grown."""
-    monkeypatch.setattr(log_watcher, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(follow, "_SETTLE_S", 0.0)
     if request.param == "no inotify":
 
         def refuse(self):
@@ -23,7 +23,7 @@ def following(request, tmp_path, monkeypatch):
 
         monkeypatch.setattr(inotify.Inotify, "__init__", refuse)
     if request.param == "network":
-        monkeypatch.setattr(filesystems, "is_network", lambda path: True)
+        monkeypatch.setattr(ownership, "is_network", lambda path: True)
     following = Following(tmp_path, may_watch=request.param != "looking")
     yield following
     following.watcher.close()
@@ -114,8 +114,8 @@ def test_a_log_that_always_has_more_does_not_keep_the_others_waiting(following):
 
 
 def test_only_the_log_that_has_grown_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(log_watcher, "_SETTLE_S", 0.0)
-    monkeypatch.setattr(log_watcher, "_FULL_POLL_S", 1000.0)
+    monkeypatch.setattr(follow, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(follow, "_FULL_POLL_S", 1000.0)
     following = Following(tmp_path, may_watch=True)
     for path in following.paths:
         path.write_bytes(b"first\n")
@@ -128,7 +128,7 @@ def test_only_the_log_that_has_grown_is_read(tmp_path, monkeypatch):
 
 
 def test_what_the_kernel_lost_is_found_by_looking(tmp_path, monkeypatch):
-    monkeypatch.setattr(log_watcher, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(follow, "_SETTLE_S", 0.0)
     following = Following(tmp_path, may_watch=True)
     following.paths[0].write_bytes(b"first\n")
     following.drain()
@@ -141,7 +141,7 @@ def test_what_the_kernel_lost_is_found_by_looking(tmp_path, monkeypatch):
 
 
 def test_a_folder_that_is_yet_to_come(tmp_path, monkeypatch):
-    monkeypatch.setattr(log_watcher, "_SETTLE_S", 0.0)
+    monkeypatch.setattr(follow, "_SETTLE_S", 0.0)
     following = Following(tmp_path / "later", may_watch=True)
     following.drain()
     (tmp_path / "later").mkdir()

@@ -153,7 +153,7 @@ def test_a_loaders_process_that_is_killed_is_named(rank, signal, name):
     assert re.search(f"signal: {name}|exited unexpectedly", failure["message"]), (done.failure, done.out)
     assert failure["file"] == "train.py"
     assert len(failures.find_killed_workers(failure["message"])) == 1
-    assert failures.find_killed_workers("DataLoader worker (pid(s) 1, 2) exited unexpectedly") == [1]
+    assert failures.find_killed_workers("DataLoader worker (pid(s) 1, 2) exited unexpectedly") == [1, 2]
 
 
 ASKED = """

@@ -83,7 +83,7 @@ def test_what_is_no_time_is_none(seconds):
     assert utc(seconds) is None
 
 
-_TIMES = (b'"x"', b"1e300", b"NaN", b"Infinity", b"null", b"[]", b"-1", b"1" + b"0" * 30)
+_TIMES = (b'"x"', b"1e300", b"NaN", b"Infinity", b"null", b"true", b"[]", b"-1", b"1" + b"0" * 30)
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,24 @@ _TIMES = (b'"x"', b"1e300", b"NaN", b"Infinity", b"null", b"[]", b"-1", b"1" + b
         b"[" * 100_000,
         b'{"a":' * 100_000,
         *(b'{"type":"JobSubmitted","time":%s,"user":"ann"}' % bad for bad in _TIMES),
+        b'{"type":"JobSubmitted","time":1.0,"user":7}',
+        b'{"type":"AgentJoined","time":1.0,"node":[],"pid":1,"host":"a"}',
+        b'{"type":"RankStarted","time":1.0,"rank":"0","node":0,"pid":1}',
+        b'{"type":"RankStarted","time":1.0,"rank":1e3,"node":0,"pid":1}',
+        b'{"type":"RankStarted","time":1.0,"rank":1' + b"0" * 30 + b',"node":0,"pid":1}',
+        b'{"type":"JobPruned","time":1.0,"parts":[1]}',
+        b'{"type":"JobEnded","time":1.0,"status":"Failed","exit_code":1,"reason":"","verdict":[1]}',
         b'{"type":["JobEnded"],"time":1.0}',
     ],
     ids=lambda line: line[:60].decode(),
 )
 def test_a_damaged_line_is_no_event(line):
     assert e.from_line(line) is None
+
+
+def test_every_field_of_every_event_has_values_that_are_checked():
+    for name, kind in e._TYPES.items():
+        assert e._FIELDS[name].keys() == set(kind._fields)
 
 
 def test_events_of_the_running_version_pass():

@@ -51,7 +51,7 @@ def create(entity: Any, *, version: str | None = None, labels: Sequence[str] = (
 
 
 def _create_or_replace(records: Records, name: str, wanted: str | None, values: dict[str, Any]) -> str:
-    from drumline.contract.user import user
+    from drumline.contract.identity import user
 
     try:
         return records.create(name, wanted, {**values, "created_by": user()})

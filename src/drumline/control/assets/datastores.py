@@ -66,7 +66,7 @@ def create(datastore: Datastore) -> Datastore:
     Create or replace it; its ``_warnings`` say what was not used of it. Raises SpecError, UsageError, PlanError;
     nothing has changed then.
     """
-    from drumline.contract.user import user
+    from drumline.contract.identity import user
     from drumline.spec.registered.datastores import HiddenCredentials, LocalDatastore, from_dict, to_dict
 
     values = to_dict(from_dict(to_dict(datastore)))

@@ -11,9 +11,9 @@ from drumline.contract import drills
 from drumline.contract.drills import NOTE, name_drill
 from drumline.contract.errors import PlanError, UsageError
 from drumline.contract.folder import private_folder
+from drumline.contract.identity import user
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
-from drumline.contract.user import user
 from drumline.contract.words import format_duration
 from drumline.control.jobs.ending import wake
 from drumline.control.jobs.lookup import folder_of

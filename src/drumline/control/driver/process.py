@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from drumline.contract import events as e
 from drumline.contract import identity, secrets, status
 from drumline.contract.errors import NO_ROOM, DrumlineError
-from drumline.contract.filesystems import lock_file
 from drumline.contract.outcome import fold
+from drumline.contract.ownership import lock_file
 from drumline.control.driver.children import RemovedError
 from drumline.control.jobs import ending
 from drumline.control.submission import secrets as submitted_secrets

@@ -37,7 +37,7 @@ from drumline.control.facts.steps import (
 )
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.kept_answers import KeptAnswers, stamp_files
-from drumline.control.logs.lines.growth import group_looks, read_looks
+from drumline.control.logs.lines.merged import group_looks, read_looks
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -524,9 +524,14 @@ def describe_marks(name: str) -> dict[str, Any]:
 
 
 def read_marks(folder: RunFolder, attempt: int | None = None) -> list[Mark]:
-    """Return the marks of an attempt of a job; None: of all."""
-    events = folder.read_events(*_SHOWN)
-    return _choose(events if attempt is None else cut_attempt(events, attempt))
+    """Return the marks of an attempt of a job; None: of all. Each chart of a page asks for them."""
+    key, stamp = f"marks of {attempt} of {folder.path}", stamp_files([folder.events])
+    marks: list[Mark] | None = _answers.get(key, stamp)
+    if marks is None:
+        events = folder.read_events(*_SHOWN)
+        marks = _choose(events if attempt is None else cut_attempt(events, attempt))
+        _answers.put(key, stamp, marks, None)
+    return marks
 
 
 def _choose(events: Iterable[e.Event]) -> list[Mark]:

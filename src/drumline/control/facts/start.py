@@ -125,7 +125,7 @@ def _read_events(file: BinaryIO, number: int | None) -> Iterator[e.Event]:
     of_whole, of_ends = tuple(map(e.begin_of, KINDS)), tuple(map(e.begin_of, _TROUBLES))
     end = e.begin_of(e.AttemptEnded)
     if number is None:
-        number = sum(line.startswith(end) for line in _read_lines(file))
+        number = sum(line.startswith(end) and e.from_line(line) is not None for line in _read_lines(file))
         file.seek(0)
     at, in_trouble = 0, False
     for line in _read_lines(file):

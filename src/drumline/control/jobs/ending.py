@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from drumline.contract import events as e
 from drumline.contract import identity, status
 from drumline.contract.errors import EngineError, NotFoundError, UsageError
+from drumline.contract.identity import user
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
-from drumline.contract.user import user
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.recovery import recover
 from drumline.engines.table import engine, is_elsewhere

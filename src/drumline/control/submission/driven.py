@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder, home
+from drumline.contract.identity import user
 from drumline.contract.record import NamedTuple
 from drumline.contract.secrets import list_names
-from drumline.contract.user import user
 from drumline.control.jobs import driver_process
 from drumline.control.submission import notices, pipeline, run_folder, secrets, sweep
 from drumline.control.submission.fields import locate_problems

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.contract.errors import EngineError, NotSubmittedError, PlanError, UsageError
 from drumline.contract.folder import RunFolder, home
+from drumline.contract.identity import user
 from drumline.contract.record import NamedTuple
-from drumline.contract.user import user
 from drumline.control.submission import run_folder
 from drumline.control.submission.fields import fill_component, locate_problems
 from drumline.control.submission.planning import (

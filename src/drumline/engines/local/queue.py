@@ -20,8 +20,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
-from drumline.contract.filesystems import lock_file
 from drumline.contract.folder import RunFolder, base_home, open_text, private_folder, write_whole
+from drumline.contract.ownership import lock_file
 from drumline.contract.record import NamedTuple
 from drumline.engines.base import NextAttempt, SignalMeaning
 from drumline.engines.local import machine

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.errors import EngineError
-from drumline.contract.filesystems import is_network
 from drumline.contract.folder import home, write_once
+from drumline.contract.ownership import is_network
 from drumline.contract.plan import Plan
 from drumline.engines.base import JobView
 from drumline.engines.slurm.client import PATIENCE_S, SUBMIT_TIMEOUT_S, InQueue, RefusedError, open_slurm

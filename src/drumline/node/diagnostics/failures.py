@@ -89,7 +89,7 @@ _EXCEPTION_CODES = (1, 134)
 LIBRARY_FILE = compile_late(r"^<|/lib/python|site-packages|dist-packages|/drumline/node/hook/")
 """Finds a file that is not the program's own."""
 
-_KILLED_WORKER = compile_late(r"DataLoader worker \(pid(?:\(s\))? (\d{1,9})[\d, ]*\) (?:is killed|exited).*")
+_KILLED_WORKER = compile_late(r"DataLoader worker \(pid(?:\(s\))? ([\d, ]{1,200})\) (?:is killed|exited).*")
 _LOST_WORKER = ("ConnectionResetError", "ConnectionRefusedError", "EOFError", "FileNotFoundError")
 """What a program may meet sooner than the word of PyTorch's loader that one of its processes was killed."""
 
@@ -277,7 +277,7 @@ def join_messages(evidence: ExitEvidence) -> str:
 
 def add_killed_worker(evidence: ExitEvidence, log: str) -> ExitEvidence:
     """
-    Add what PyTorch's loader says of a process that was killed.
+    Add what PyTorch's loader says of a process that was killed, or ended unexpectedly.
 
     It may raise that while another exception is noted, and then only the log has it.
     """
@@ -307,8 +307,8 @@ def _with_worker(failure: NotedException, said: str) -> NotedException:
 
 
 def find_killed_workers(messages: str) -> list[int]:
-    """List the processes of PyTorch's loader that were killed, according to one of those messages."""
-    return [int(pid) for pid in _KILLED_WORKER.findall(messages)]
+    """List the processes of PyTorch's loader that were killed or ended by themselves, according to such messages."""
+    return [int(pid) for pids in _KILLED_WORKER.findall(messages) for pid in pids.replace(",", " ").split()]
 
 
 def _read_notes(notes: str) -> list[dict[str, Any]]:

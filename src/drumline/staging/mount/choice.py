@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import extras
 from drumline.contract.errors import NodeError
-from drumline.contract.filesystems import is_network
+from drumline.contract.ownership import is_network
 from drumline.contract.uris import HF
 from drumline.linux import mounts
 from drumline.staging.cache import pruning

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from drumline import __version__
 from drumline.contract import folder as homes
-from drumline.contract.user import user
+from drumline.contract.identity import user
 from drumline.control.times import utc
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from starlette.routing import Route
 
 from drumline.contract.errors import NotFoundError
-from drumline.control.logs.lines import divergence, page, search, whole
+from drumline.control.logs.lines import divergence, page, rank_files, search
 from drumline.control.logs.lines.rank_files import ChosenLogs, find_logs
 from drumline.control.logs.lines.search import Wanted
 from drumline.control.logs.rank_log import open_log
@@ -67,7 +67,7 @@ def download_log(request: Request) -> Response:
     name, rank = request.path_params["name"], query(request).number("rank", None, 0)
     chosen = _choose(request)
     if rank is None:
-        return attachment(whole.read_whole(name, chosen), f"{name}.log", "text/plain")
+        return attachment(rank_files.read_whole(name, chosen), f"{name}.log", "text/plain")
     logs = find_logs(name, ChosenLogs(attempt=chosen.attempt))
     file = logs.files[logs.find(rank)]
     try:

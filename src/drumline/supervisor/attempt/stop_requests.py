@@ -10,7 +10,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
-from drumline.contract.filesystems import is_network
+from drumline.contract.ownership import is_network
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
 

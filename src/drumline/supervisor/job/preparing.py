@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, describe_os_error
+from drumline.contract.identity import user
 from drumline.contract.outcome import fold
-from drumline.contract.user import user
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.folder import WORKSPACE
+from drumline.contract.identity import user
 from drumline.contract.plan import Plan
-from drumline.contract.user import user
 from drumline.engines.table import engine
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h

@@ -12,13 +12,17 @@ from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.jobs.outcome import read_outcome
-from drumline.control.logs.history import LogChoice
+from drumline.control.logs.history import History, LogChoice
 from drumline.control.logs.lines.merged import MergedLog, RankFile
+from drumline.control.logs.printer import prefix_of
 from drumline.control.logs.rank_log import list_earlier
 from drumline.control.logs.view import choose_ranks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from drumline.contract.folder import RunFolder
+
 
 READ_S = 2.0
 """At most so long are logs read before there is an answer; the next one goes on from there."""
@@ -124,3 +128,31 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return known.st_ino, known.st_size, known.st_mtime_ns
+
+
+# all of the logs as one text
+
+
+def read_whole(name: str, chosen: ChosenLogs) -> Iterator[bytes]:
+    """
+    Return what these ranks have written so far, in the order of time as far as it is known, each line behind its rank
+    where the job has several.
+
+    Raises NotFoundError, UsageError for a rank or an attempt that the job lacks.
+    """
+    logs = find_logs(name, chosen)
+    if not logs.files:
+        return iter(())
+    folder = folder_of(name)
+    plan = read_plan(folder)
+    choice = LogChoice(labels=frozenset(file.label for file in logs.files), attempt=logs.attempt)
+    latest = len(read_outcome(folder).attempts)
+    history = History(folder, plan, choice, latest)
+    if len(plan.ranks) == 1:
+        return (block.lines for block in history.blocks())
+    return (_put_behind(prefix_of(block), block.lines) for block in history.blocks())
+
+
+def _put_behind(prefix: str, lines: bytes) -> bytes:
+    start = prefix.encode()
+    return start + lines[:-1].replace(b"\n", b"\n" + start) + b"\n"

@@ -39,7 +39,7 @@ def all_ready(home, name="job"):
 
 def gone(who, token):
     wait_until(lambda: not identity.is_alive(who), 20, "the supervisor to be gone")
-    assert carrying(token) == []
+    wait_until(lambda: carrying(token) == [], 5, "what it started to be gone")
 
 
 def test_a_job_whose_run_folder_is_removed_ends(cli, drumline_home, token):

@@ -120,7 +120,7 @@ def test_what_a_program_sees(cli, drumline_home, code):
     "command",
     [
         'cd sub && GIVEN="$RANK" PYTHONUNBUFFERED= TZ=Asia/Tokyo '
-        'python -X dev -W error::UserWarning ../probe.py "$RANK" *',
+        'python -X dev -W error::UserWarning ../probe.py "$RANK" x',
         "exec env PYTHONHASHSEED=7 PYTHONIOENCODING=latin-1 python -O -m pkg.probe x",
     ],
     ids=["a folder, variables and flags", "env and a module"],

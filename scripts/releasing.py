@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -212,13 +213,19 @@ def find_uv() -> str:
 
 def try_command(drumline: Path, version: str, folder: Path) -> None:
     """Run the installed command: its version, and a job of two ranks. Raises ReleaseError."""
-    home = {"DRUMLINE_HOME": str(folder / "home"), "DRUMLINE_WARM": "off"}
+    home = {"DRUMLINE_HOME": str(folder / "home"), "DRUMLINE_WARM": "off", "PYTHONDONTWRITEBYTECODE": "1"}
+    work = folder / "work"
+    work.mkdir()
     said = run(drumline, "--version", cwd=folder, **home).strip()
     if said != f"drumline {version}":
         raise ReleaseError(f"{drumline} --version prints {said!r}")
-    said = run(drumline, "run", "--procs", "2", "--", "sh", "-c", "echo rank $RANK", cwd=folder, **home)
+    said = run(drumline, "run", "--procs", "2", "--", "sh", "-c", "echo rank $RANK", cwd=work, **home)
     if "rank 0" not in said or "rank 1" not in said:
         raise ReleaseError(f"a job of two ranks printed {said!r}")
+    # The code is stored in the background, which must be over before the folder goes.
+    deadline = time.monotonic() + _LIMIT_S
+    while not list(folder.glob("home/jobs/*/code.json")) and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 def check_in_venv(python: str, package: Path, version: str, folder: Path) -> None:

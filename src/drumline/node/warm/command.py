@@ -153,7 +153,7 @@ def _take_env_prefix(words: list[str], env: dict[str, str]) -> list[str]:
         if option == "--":
             break
         name = rest.pop(0) if option in ("-u", "--unset") and rest else option.partition("=")[2]
-        if not name or not re.fullmatch(r"-u|--unset(=.*)?", option, re.DOTALL):
+        if not name or "=" in name or not re.fullmatch(r"-u|--unset(=.*)?", option, re.DOTALL):
             raise NotWarm(f"the command has env {option[:40]}")
         env.pop(name, None)
     while rest and "=" in rest[0]:
@@ -197,10 +197,10 @@ def _check_target(target: Sequence[str], cwd: str) -> None:
         raise NotWarm(f"{target[0][:80]} is not a file")
 
 
-# The part of bash's language that is understood.
+# The part of bash's language that is understood. A name has one end, or a refused text is tried at each of its letters.
 
 _NAME = "[A-Za-z_][A-Za-z0-9_]*"
-_VARIABLE = rf"\$(?:{_NAME}|\{{{_NAME}\}})"
+_VARIABLE = rf"\$(?:{_NAME}(?![A-Za-z0-9_]|\\\n)|\{{{_NAME}\}})"
 _PART = rf"""[^ \t\n'"\\$`&|;<>()~*?\[{{]+|'[^']*'|\\[^\n]|{_VARIABLE}|"(?:[^"\\$`]|\\.|{_VARIABLE})*\""""
 _TOKEN = re.compile(
     r"(?P<blank>[ \t]+(?:\\\n[ \t]*)*|\\\n(?=[ \t\n]|\Z))|(?P<comment>\#[^\n]*)|(?P<end>&&|;|\n)"
@@ -363,7 +363,7 @@ def _parse_shell(text: str) -> tuple[list[list[str]], str]:
         else:
             statements.append([token[0]])
             shape += "S"
-    if not _SHAPE.fullmatch(shape):
+    if not _SHAPE.fullmatch(shape) or (shape[-1:] == "\n" and text[-1:] != "\n"):
         raise NotWarm("the command is not complete")
     return statements, shape
 
@@ -421,7 +421,7 @@ def _start_environment(given: Mapping[str, str], cwd: str) -> dict[str, str]:
             env["PWD"] = os.path.realpath(cwd)
     except OSError as error:
         raise NotWarm(f"{cwd}: {error.strerror}") from error
-    if "OLDPWD" in env and not os.path.isdir(os.path.join(cwd, env["OLDPWD"])):
+    if "OLDPWD" in env and not (env["OLDPWD"] and os.path.isdir(os.path.join(cwd, env["OLDPWD"]))):
         del env["OLDPWD"]
     return env
 

@@ -224,7 +224,9 @@ def try_command(drumline: Path, version: str, folder: Path) -> None:
         raise ReleaseError(f"a job of two ranks printed {said!r}")
     # The code is stored in the background, which must be over before the folder goes.
     deadline = time.monotonic() + _LIMIT_S
-    while not list(folder.glob("home/jobs/*/code.json")) and time.monotonic() < deadline:
+    while not list(folder.glob("home/jobs/*/code.json")):
+        if time.monotonic() > deadline:
+            raise ReleaseError("the code of the job was not stored")
         time.sleep(0.05)
 
 
@@ -335,7 +337,7 @@ def take_over(copy: Path, files: Sequence[Path]) -> None:
     """Bring the changes of the copy into the checkout."""
     for name in ("CHANGELOG.md", "pyproject.toml", str(VERSION_FILE)):
         shutil.copyfile(copy / name, ROOT / name)
-    for note in [*list_notes(ROOT), *(ROOT / "changes").glob(_PAGE)]:
+    for note in (ROOT / "changes").glob("*.md"):
         if not (copy / "changes" / note.name).exists():
             note.unlink()
     (ROOT / "dist").mkdir(exist_ok=True)

@@ -26,7 +26,7 @@ from drumline.control.facts.job import describe_parts
 from drumline.control.facts.metrics import FoundMetrics, MetricsReader, to_json_number
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.outcome import read_outcome
-from drumline.control.jobs.recovery import recover
+from drumline.control.jobs.recovery import recover_kind
 from drumline.control.kept_answers import KeptAnswers, stamp_files
 from drumline.tracking import runs
 from drumline.tracking.metrics import list_some_names, metric_path
@@ -336,10 +336,7 @@ def _add(found: Binned, place: float, values: list[float]) -> None:
 
 def describe_graph(name: str) -> dict[str, Any]:
     """Return the steps of a pipeline, in their order, and which needs which. Raises NotFoundError, UsageError."""
-    folder = folder_of(name)
-    outcome = recover(folder)
-    if outcome.kind != "pipeline":
-        raise UsageError(f"job {name} is a {outcome.kind}: it has no steps", f"drumline job show -n {name}")
+    folder, outcome = recover_kind(name, "pipeline", "it has no steps")
     planned = {
         str(step.get("name")): step for step in (folder.read_json(folder.graph) or {}).get("steps") or ()
     }
@@ -369,10 +366,7 @@ def describe_graph(name: str) -> dict[str, Any]:
 
 def describe_trials(name: str) -> dict[str, Any]:
     """Return the trials of a sweep, the best first, and its parameters. Raises NotFoundError, UsageError."""
-    folder = folder_of(name)
-    outcome = recover(folder)
-    if outcome.kind != "sweep":
-        raise UsageError(f"job {name} is a {outcome.kind}: it has no trials", f"drumline job show -n {name}")
+    folder, outcome = recover_kind(name, "sweep", "it has no trials")
     told = describe_parts(folder, outcome)
     trials = [
         {

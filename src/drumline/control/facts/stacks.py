@@ -11,7 +11,7 @@ from drumline.contract.words import name_several
 from drumline.control.jobs.ending import wake
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.outcome import read_outcome
-from drumline.control.jobs.recovery import recover
+from drumline.control.jobs.recovery import recover, recover_kind
 from drumline.control.terminal import clean
 from drumline.supervisor.watching.hang import list_places
 
@@ -32,13 +32,7 @@ def ask_stacks(name: str) -> dict[str, Any]:
     Blocks until all nodes have answered. Raises NotFoundError, UsageError for a job that does not run, NodeError when
     its supervisor does not answer.
     """
-    folder = folder_of(name)
-    outcome = recover(folder)
-    if outcome.kind != "command":
-        raise UsageError(
-            f"job {name} is a {outcome.kind}: it has jobs, and those have ranks",
-            f"drumline job show -n {name}",
-        )
+    folder, outcome = recover_kind(name, "command", "it has jobs, and those have ranks")
     if outcome.is_final or outcome.started is None:
         raise UsageError(f"job {name} is {outcome.status}: it has no ranks that run")
     number = os.urandom(8).hex()

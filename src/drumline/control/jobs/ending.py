@@ -19,7 +19,7 @@ from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.jobs.recovery import recover
+from drumline.control.jobs.recovery import recover, recover_kind
 from drumline.engines.table import engine, is_elsewhere
 
 if TYPE_CHECKING:
@@ -250,13 +250,7 @@ def preempt(name: str, node: int | None = None) -> int:
 
     Raises NotFoundError; UsageError for a job whose ranks do not run, and for a node that it has not.
     """
-    folder = folder_of(name)
-    outcome = recover(folder)
-    if outcome.kind != "command":
-        raise UsageError(
-            f"job {name} is a {outcome.kind}: it has jobs, and those have ranks",
-            f"drumline job show -n {name}",
-        )
+    folder, outcome = recover_kind(name, "command", "it has jobs, and those have ranks")
     if outcome.is_final or not outcome.ranks:
         raise UsageError(f"job {name} is {outcome.status}: it has no ranks that run")
     nodes = len(Plan.read(folder.plan).nodes)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
 from drumline.contract import identity, status
-from drumline.contract.errors import NO_ROOM
+from drumline.contract.errors import NO_ROOM, UsageError
+from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.outcome import examine, fold_events, is_writable
 from drumline.engines.table import is_elsewhere
 
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
 
 _NOBODY = 0
 """The number of no process."""
+
+
+def recover_kind(name: str, kind: str, lack: str) -> tuple[RunFolder, Outcome]:
+    """Recover a job of that kind. Raises NotFoundError; UsageError with what a job of another kind lacks."""
+    folder = folder_of(name)
+    outcome = recover(folder)
+    if outcome.kind != kind:
+        raise UsageError(f"job {name} is a {outcome.kind}: {lack}", f"drumline job show -n {name}")
+    return folder, outcome
 
 
 def recover(folder: RunFolder, secrets: str = "") -> Outcome:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import Finding, list_nodes
 from drumline.contract import identity
-from drumline.contract.words import format_seconds
+from drumline.contract.words import format_ms, format_seconds
 from drumline.linux import cgroups, interfaces, ports
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def judge_look_ups(node: NodeReport) -> Iterator[Finding]:
         what = f"it cannot look up the name of another node, {failed[0]['name']}: {failed[0]['error']}"
         yield node.warning(what, "add the nodes to /etc/hosts, or to the name service")
     elif tried:
-        yield node.ok(f"the slowest look-up took {1000 * slowest['seconds']:.0f} ms")
+        yield node.ok(f"the slowest look-up took {format_ms(slowest['seconds'])}")
 
 
 def judge_interfaces(node: NodeReport) -> Iterator[Finding]:

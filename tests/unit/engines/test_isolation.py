@@ -87,7 +87,7 @@ def test_a_switch_has_a_cable_to_each_node():
 def test_a_link_is_shaped_in_both_directions_and_delayed_in_one():
     link = Link(10**8, 5.0, 1.0)
     assert batches.shape_card(link) == [
-        "qdisc replace dev eth0 root handle 1: netem limit 20000 delay 5ms loss 1%",
+        "qdisc replace dev eth0 root handle 1: netem limit 20000 delay 5000us loss 1%",
         "qdisc replace dev eth0 parent 1:1 handle 10: tbf rate 100000000bit burst 65536b latency 50ms",
     ]
     assert batches.shape_port(1, link) == [

@@ -381,10 +381,10 @@ def summarize(jobs: Iterable[JobOverview]) -> str:
     if not counts:
         return "no jobs yet"
     parts: list[str] = []
-    for count, verb in ((running, "run"), (waiting, "wait")):
+    for count, verbs in ((running, ("run", "runs")), (waiting, ("wait", "waits"))):
         if count:
-            noun = "" if parts else "job " if count == 1 else "jobs "
-            parts.append(f"{count:,} {noun}{verb}{'s' if count == 1 else ''}")
+            noun = "" if parts else ("jobs ", "job ")[count == 1]
+            parts.append(f"{count:,} {noun}{verbs[count == 1]}")
     if not parts:
         parts.append("nothing runs")
     failed = f" ({counts[status.FAILED]:,} failed)" if counts[status.FAILED] else ""

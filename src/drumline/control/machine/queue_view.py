@@ -99,10 +99,10 @@ def _summarize(running: list[dict[str, Any]], waiting: list[dict[str, Any]], cor
         return (
             f"nothing runs or waits here; {format_count(cores, 'core')} {'is' if cores == 1 else 'are'} free"
         )
-    said = f"{format_count(len(running), 'job')} {'runs' if len(running) == 1 else 'run'}"
+    said = f"{format_count(len(running), 'job')} {('run', 'runs')[len(running) == 1]}"
     if not waiting:
         return f"{said}, none waits"
-    said += f", {len(waiting)} {'waits' if len(waiting) == 1 else 'wait'}; {waiting[0]['name']} is next: "
+    said += f", {len(waiting)} {('wait', 'waits')[len(waiting) == 1]}; {waiting[0]['name']} is next: "
     said += str(waiting[0]["sentence"])
     ends = sorted(_list_ends(running))
     if ends:

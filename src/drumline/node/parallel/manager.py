@@ -39,7 +39,7 @@ RESULT = "parallel_run_step.txt"
 MAX_SHOWN = 10
 REPORT_INTERVAL_S = 10.0
 POLL_INTERVAL_S = 0.2
-END_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 30
 """For ``shutdown()`` of a worker."""
 
 
@@ -79,7 +79,7 @@ class Settings(NamedTuple):
     workers: int
     batch_size: int
     max_retries: int
-    timeout_s: float
+    timeout_s: int
     most_batches: int
     most_items: int
     most_percent: float
@@ -422,9 +422,9 @@ class Manager:
             self._forget(worker)
             worker.end()
             if worker.batch is not None:
-                self._handle_failure(worker, f"run() took longer than {self._settings.timeout_s:g} s")
+                self._handle_failure(worker, f"run() took longer than {self._settings.timeout_s} s")
             else:
-                say(f"shutdown() took longer than {END_TIMEOUT_S:g} s")
+                say(f"shutdown() took longer than {END_TIMEOUT_S} s")
             if self._left:
                 self._start(worker.number)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _ANSWER_TIMEOUT_S = 30.0
 """For an answer of a process that does nothing else; a machine may be busy."""
 
-_MAX_WAIT_S = 360.0
+_MAX_WAIT_S = 360
 
 _STOPPED_AFTER_S = 1.0
 """Without an answer for so long, it may be that somebody has stopped it."""
@@ -114,7 +114,7 @@ class PoolRequest:
         """Return the fork server that the pool gave. Raises NotWarm with the reason why not, OSError."""
         with self.peer:
             if not select.select([self.peer], [], [], 0)[0]:
-                raise command.NotWarm(f"the warm pool has not answered for {_MAX_WAIT_S:.0f} s")
+                raise command.NotWarm(f"the warm pool has not answered for {_MAX_WAIT_S} s")
             try:
                 said = pool_folder.receive(self.peer)
                 if "unfit" in said:

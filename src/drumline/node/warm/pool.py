@@ -44,7 +44,7 @@ _MIN_MEMORY_SHARE = 0.1
 _MIN_LIFE_S = 5.0
 """That a warm pool is there from when a supervisor made sure of that: its agents are about to ask."""
 
-_MAX_IMPORT_S = 300.0
+_MAX_IMPORT_S = 300
 """Then whoever waits for these imports is told to do them itself."""
 
 _POLL_INTERVAL_S = 2.0
@@ -296,7 +296,7 @@ class WarmPool:
             if one.is_idle() and (is_many or is_scarce or now - one.used > self._idle_s):
                 self._end(one, "")
             elif one.report is None and now - one.began > _MAX_IMPORT_S:
-                why = f"its imports take more than {_MAX_IMPORT_S:.0f} s"
+                why = f"its imports take more than {_MAX_IMPORT_S} s"
                 self._unfit[one.key] = (why, now + IDLE_S)
                 self._end(one, why)
 

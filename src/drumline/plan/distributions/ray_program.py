@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-HEAD_TIMEOUT_S = 90.0
+HEAD_TIMEOUT_S = 90
 """For the head to answer. On two busy cores it takes 3 to 24 s."""
 
 NODES_TIMEOUT_S = 60.0
@@ -146,7 +146,7 @@ def wait_for_head(host: str, port: int) -> None:
         except OSError as error:
             if time.monotonic() > deadline:
                 fail(
-                    f"the Ray head at {host}:{port} did not answer within {HEAD_TIMEOUT_S:g} s ({error}); "
+                    f"the Ray head at {host}:{port} did not answer within {HEAD_TIMEOUT_S} s ({error}); "
                     "see user_logs/std_log_node_00_ray.txt"
                 )
         time.sleep(POLL_S)

@@ -117,7 +117,7 @@ def delay(device: str) -> list[str]:
 def _shape(device: str, link: Link) -> list[str]:
     parent, lines = "root", []
     if link.needs_delays:
-        delay = f" delay {link.latency_ms:g}ms" if link.latency_ms else ""
+        delay = f" delay {round(1000 * link.latency_ms)}us" if link.latency_ms else ""
         loss = f" loss {link.loss_percent:g}%" if link.loss_percent else ""
         lines.append(f"qdisc replace dev {device} root handle 1: netem limit {_MOST_DELAYED}{delay}{loss}")
         parent = "parent 1:1 handle 10:"

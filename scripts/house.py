@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import itertools
 import re
+import signal
 import statistics
 import sys
 import tomllib
@@ -360,6 +361,9 @@ def print_budget(*, lower: bool) -> int:
 def main(words: list[str]) -> int:
     if words in (["--budget"], ["--budget", "--lower"]):
         return print_budget(lower="--lower" in words)
+    if any(word.startswith("-") for word in words):
+        print("usage: house.py [NAME=PATH ...], or house.py --budget [--lower]", file=sys.stderr)
+        return 2
     packages = {"drumline": PACKAGE}
     for word in words:
         name, _, path = word.partition("=")
@@ -379,4 +383,5 @@ def main(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main(sys.argv[1:]))

@@ -40,7 +40,6 @@ CREATE = HELP | {
     "drumline.control.jobs.lookup",
     "drumline.control.jobs.outcome",
     "drumline.control.jobs.recovery",
-    "drumline.control.observing",
     "drumline.control.facts.metrics",
     "drumline.control.facts.usage",
     "drumline.control.settings",

@@ -30,10 +30,7 @@ if TYPE_CHECKING:
     from drumline.studio.security import Refusal
     from drumline.studio.settings import StudioSettings, Tokens
 
-NOUNS = (
-    *("account", "jobs", "job", "actions", "stream", "document"),
-    *("ranks", "logs", "series", "timeline", "files", "parts", "machine"),
-)
+NOUNS = ("account", "jobs", "job", "actions", "logs", "series", "files", "machine")
 """The modules of ``routes/``; each has its ROUTES."""
 
 _MOST_THREADS = 8

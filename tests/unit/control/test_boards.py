@@ -11,7 +11,7 @@ from planning import plan
 from drumline.contract import events as e
 from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.contract.folder import RunFolder
-from drumline.control.observing import boards
+from drumline.control.access import boards
 
 EVENTS = "events.out.tfevents.1"
 

@@ -305,7 +305,7 @@ VERBS: dict[str, tuple[str, Callable[[Parser], None], Callable[[Any], int]]] = {
         *_in_module("views.metrics", "metrics"),
     ),
     "diff": ("show what differs between two jobs", *_in_module("views.diff", "diff")),
-    "stacks": ("show the Python stack of each of its ranks", *_in_module("views.stacks", "stacks")),
+    "stacks": ("show the Python stack of each of its ranks", *_in_module("views.show", "stacks")),
     "top": ("show what its nodes and ranks use: CPU, memory, I/O, GPUs", *_in_module("views.top", "top")),
     "show-services": ("show the services of a job", *_in_module("views.show", "show-services")),
 }

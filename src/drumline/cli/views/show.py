@@ -1,4 +1,4 @@
-"""``drumline job show`` and ``show-services``."""
+"""``drumline job show``, ``show-services`` and ``stacks``."""
 
 from __future__ import annotations
 
@@ -108,7 +108,30 @@ def _show_services(arguments: Namespace) -> int:
     return 0
 
 
-VERBS = {"show": (_show_arguments, _show), "show-services": (_services_arguments, _show_services)}
+def _stacks_arguments(parser: Parser) -> None:
+    add_name(parser, "job")
+    parser.add_argument("-e", "--web", action="store_true", help="print the path of its run folder")
+    add_output(parser)
+
+
+def _show_stacks(arguments: Namespace) -> int:
+    from drumline.control.facts import stacks
+
+    answer = stacks.ask_stacks(get_name(arguments, "job"))
+    if arguments.output not in (None, "table") or arguments.query:
+        output.show(answer, arguments.output, arguments.query)
+        return 0
+    from drumline.cli.pager import print_text
+
+    print_text(stacks.format_stacks(answer))
+    return 0
+
+
+VERBS = {
+    "show": (_show_arguments, _show),
+    "show-services": (_services_arguments, _show_services),
+    "stacks": (_stacks_arguments, _show_stacks),
+}
 
 
 # The start of an attempt for people: a bar a phase, and a sentence that names what took longest.

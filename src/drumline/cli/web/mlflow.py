@@ -16,7 +16,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--python", default="", metavar="PATH", help="a Python that has the package mlflow")
     add_workspace(parser)
     arguments = parser.parse_args(argv)
-    from drumline.control.observing import boards
+    from drumline.control.access import boards
     from drumline.control.settings import tracking
 
     with enter_workspace(arguments.workspace_name):

@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
     )
     add_workspace(parser)
     arguments = parser.parse_args(argv)
-    from drumline.control.observing import boards
+    from drumline.control.access import boards
 
     with enter_workspace(arguments.workspace_name):
         folders = boards.find_event_folders([find_job(name) for name in arguments.names])

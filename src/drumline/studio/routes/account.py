@@ -1,4 +1,4 @@
-"""The user who is looking, and the workspace."""
+"""The user who is looking, the workspace, and the description of this interface."""
 
 from __future__ import annotations
 
@@ -39,4 +39,10 @@ def _can_write(place: str) -> bool:
     return os.access(place, os.W_OK)
 
 
-ROUTES = [Route("/me", show_me)]
+def show_document(request: Request) -> dict[str, Any]:
+    from drumline.studio.openapi import read_document
+
+    return read_document()
+
+
+ROUTES = [Route("/me", show_me), Route("/openapi.json", show_document)]

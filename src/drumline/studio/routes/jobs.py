@@ -1,11 +1,13 @@
-"""Lists of jobs."""
+"""Lists of jobs, and the stream of what is new."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
+from drumline.contract import folder as homes
 from drumline.control.facts import jobs
 from drumline.control.facts.table import find_page
 from drumline.control.times import parse_moment
@@ -13,11 +15,13 @@ from drumline.studio.queries import query
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.responses import Response
 
     from drumline.studio.queries import Reader
 
 _ARCHIVED = {"": False, "0": False, "1": True, "all": None}
 _ALL = "*"
+_MOST_WATCHED = 16
 
 
 def list_jobs(request: Request) -> dict[str, Any]:
@@ -50,4 +54,12 @@ def _read_filters(wanted: Reader) -> jobs.JobFilters:
     )
 
 
-ROUTES = [Route("/jobs", list_jobs)]
+async def open_stream(request: Request) -> Response:
+    wanted = query(request)
+    watched = await run_in_threadpool(lambda: wanted.jobs("jobs", _MOST_WATCHED))
+    cursor = request.headers.get("last-event-id") or wanted.text("cursor")
+    answer: Response = await request.app.state.live.open(homes.current_workspace(), watched, cursor)
+    return answer
+
+
+ROUTES = [Route("/jobs", list_jobs), Route("/stream", open_stream)]

@@ -29,6 +29,7 @@ from drumline.tracking import mlflow_files, tensorboard
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+
 _START_TIMEOUT_S = 60.0
 _END_S = 3.0
 _POLL_S = 0.1

@@ -1,1 +1,0 @@
-"""Descriptions of jobs: what ``job show``, ``top``, ``metrics``, ``timeline`` and ``stacks`` print."""

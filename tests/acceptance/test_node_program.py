@@ -15,6 +15,7 @@ from interpreters import oldest_and_this
 
 import drumline
 from drumline.contract import channel
+from drumline.contract import events as e
 from drumline.contract import messages as m
 
 SERVE = """
@@ -59,7 +60,7 @@ class Supervisor:
             assert data, f"the agent is gone, and never said {kind}"
             self.waiting += map(m.decode_from_agent, self.lines.feed(data))
         message = self.waiting.pop(0)
-        if type(message) is m.OutputSeen is not kind:
+        if type(message) is e.FirstOutput is not kind:
             return self.expect(kind)
         assert type(message) is kind
         return message
@@ -104,10 +105,10 @@ def test_an_agent_needs_python_and_nothing_else(tree, tmp_path, interpreter):
         m.send(supervisor.peer, m.ConnectToFirst("127.0.0.1", prepared.probe_port))
         assert supervisor.expect(m.ConnectedToFirst).error == ""
         start(supervisor, tmp_path, ["/bin/sh", "-c", "echo rank $RANK; exit 3"])
-        began = supervisor.expect(m.RankStarting).at
-        said = supervisor.expect(m.OutputSeen)
+        began = supervisor.expect(e.RankStarted).time
+        said = supervisor.expect(e.FirstOutput)
         exited = supervisor.expect(m.RankEnded)
-        assert (said.rank, began <= said.at <= exited.at) == (0, True)
+        assert (said.rank, began <= said.time <= exited.at) == (0, True)
         assert (exited.rank, exited.code, exited.signal) == (0, 3, None)
         assert (tmp_path / "rank.txt").read_text() == "rank 0\n"
 
@@ -124,7 +125,7 @@ def test_a_launcher_starts_ranks_through_the_agent(tree, tmp_path, interpreter):
         supervisor.expect(m.NodePrepared)
         argv = ["/bin/sh", "-c", "echo rank $RANK given $GIVEN"]
         start(supervisor, tmp_path, argv, by_launcher=True, launcher=launcher)
-        supervisor.expect(m.RankStarting)
+        supervisor.expect(e.RankStarted)
         assert supervisor.expect(m.RankEnded).code == 0
         assert supervisor.expect(m.LauncherExited).code == 0
         assert (tmp_path / "rank.txt").read_text() == "rank 0 given by MPI\n"
@@ -262,7 +263,7 @@ class Step:
         m.send(self.peer, m.PrepareNode([]))
         self.supervisor.expect(m.NodePrepared)
         start(self.supervisor, folder, argv)
-        return self.supervisor.expect(m.RankStarting).pid
+        return self.supervisor.expect(e.RankStarted).pid
 
     def settle(self):
         """Everything that it was told by now is done."""

@@ -5,7 +5,9 @@ The messages between a supervisor and its agents: a record each, sent as a line 
 Slurm may find another version of this package on a node. ``Hello``, the first message of an agent, has ``version`` for
 that; a field that is missing or unknown is therefore a mistake, and refused.
 
-``at`` is always in monotonic seconds of the agent's machine. Of ``code`` and ``signal`` one is set.
+What an agent sees happen to its ranks it tells as the event of the job that this becomes, with the ``node`` ``HERE``.
+``at``, and the times of such events, are in monotonic seconds of the agent's machine. Of ``code`` and ``signal`` one is
+set.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any, Optional, Union, cast, get_args
 
+from drumline.contract import events as e
 from drumline.contract.channel import MESSAGE_LIMIT, ChannelError, parse
 from drumline.contract.evidence import ExitEvidence
 from drumline.contract.record import NamedTuple
@@ -51,6 +54,10 @@ if TYPE_CHECKING:
 
         handled: Optional[RaisedException]
         """The one that it handled when it last entered a collective."""
+
+
+HERE = -1
+"""The node in an event that its agent tells: the supervisor knows which one that is."""
 
 
 class SupervisorAddress(NamedTuple):
@@ -370,12 +377,6 @@ class NodeChecked(NamedTuple):
     facts: dict[str, Any]
 
 
-class RankStarting(NamedTuple):
-    rank: int
-    pid: int
-    at: float
-
-
 class RankEnded(NamedTuple):
     """A rank has ended. ``error``: why the program could not be started."""
 
@@ -385,22 +386,6 @@ class RankEnded(NamedTuple):
     error: str
     at: float
     evidence: Optional[ExitEvidence]
-
-
-class OutputSeen(NamedTuple):
-    """A rank has written its first bytes."""
-
-    rank: int
-    at: float
-
-
-class GroupSeen(NamedTuple):
-    """A rank has its first process group. ``has_older_store``: its PyTorch was built without libuv."""
-
-    rank: int
-    at: float
-    backend: str
-    has_older_store: bool = False
 
 
 class OtherMpiSeen(NamedTuple):
@@ -501,32 +486,6 @@ class RanksInspected(NamedTuple):
     ranks: list[RankInspection]
 
 
-class WarmRequested(NamedTuple):
-    """The ranks wait for a warm interpreter."""
-
-    at: float
-
-
-class WarmForked(NamedTuple):
-    """The ranks are forked from a warm interpreter, process ``pid``; the rest is as of the event ``WarmStart``."""
-
-    began: float
-    at: float
-    reused: bool
-    import_s: float
-    modules: list[str]
-    until: str
-    pid: int
-
-
-class WarmRefused(NamedTuple):
-    """The ranks, or ``rank`` alone, are started cold."""
-
-    at: float
-    reason: str
-    rank: Optional[int] = None
-
-
 class CommandRequested(NamedTuple):
     """
     A program of this node asks for a command on ``host``; ``of_launcher``: a daemon without which ranks cannot go on.
@@ -554,21 +513,6 @@ class CommandEnded(NamedTuple):
     code: Optional[int]
     signal: Optional[int]
     error: str
-
-
-class ExperimentStarting(NamedTuple):
-    """An experiment of DeepSpeed's autotuner begins; ``number`` None: it has none."""
-
-    experiment: str
-    number: Optional[int]
-
-
-class ExperimentFinished(NamedTuple):
-    """As of the event ``ExperimentEnded``."""
-
-    experiment: str
-    status: str
-    reason: str
 
 
 class LauncherExited(NamedTuple):
@@ -623,12 +567,15 @@ ToAgent = Union[
     KillRanks, EmptyNode, LeaveJob,
 ]  # fmt: skip
 
+SeenEvent = Union[
+    e.RankStarted, e.FirstOutput, e.GroupFormed, e.WarmAsked, e.WarmStart, e.WarmDeclined, e.JobWarned,
+    e.ExperimentBegan, e.ExperimentEnded,
+]  # fmt: skip
+
 FromAgent = Union[
-    Hello, NodePrepared, ConnectedToFirst, NodeChecked, RankStarting, RankEnded, OutputSeen, GroupSeen, TrainingSeen,
-    OtherMpiSeen, ClockRead, ProgressPolled, RanksInspected, ConnectionsListed, WarmRequested, WarmForked, WarmRefused,
-    ExceptionSeen,
-    CommandRequested, CallerGone, CommandEnded, ExperimentStarting, ExperimentFinished, LauncherExited, RankAbandoned,
-    RankMisplaced, NoticeReceived, AgentLeaving, DrillTaken, NodeEmptied,
+    Hello, NodePrepared, ConnectedToFirst, NodeChecked, RankEnded, TrainingSeen, OtherMpiSeen, ExceptionSeen, ClockRead,
+    ProgressPolled, RanksInspected, ConnectionsListed, CommandRequested, CallerGone, CommandEnded, LauncherExited,
+    RankAbandoned, RankMisplaced, NoticeReceived, AgentLeaving, DrillTaken, NodeEmptied, SeenEvent,
 ]  # fmt: skip
 
 # The classes by the name that a line has.

@@ -7,8 +7,9 @@ import time
 
 import pytest
 
+from drumline.contract.events import FirstOutput, GroupFormed
 from drumline.contract.evidence import ExitEvidence
-from drumline.contract.messages import ExceptionSeen, GroupSeen, OutputSeen
+from drumline.contract.messages import HERE, ExceptionSeen
 from drumline.node.agent import first_output
 from drumline.node.agent.first_output import FirstOutputWatcher
 from drumline.node.diagnostics import failures
@@ -53,8 +54,8 @@ def test_the_first_bytes_are_told_once(watched):
     before = time.monotonic()
     watched.write(watched.log, "hello\n")
     (output,) = watched.look()
-    assert (type(output), output.rank) == (OutputSeen, 3)
-    assert before <= output.at <= time.monotonic()
+    assert (type(output), output.rank) == (FirstOutput, 3)
+    assert before <= output.time <= time.monotonic()
     watched.write(watched.log, "again\n")
     assert watched.look() == []
 
@@ -79,7 +80,7 @@ def test_the_first_group_is_told_whatever_else_is_noted_before(watched):
     assert watched.look() == []
     line = note(group="gloo\x1b[31m")
     watched.write(watched.notes, line)
-    assert watched.look() == [GroupSeen(3, json.loads(line)["at"], "gloo [31m")]
+    assert watched.look() == [GroupFormed(json.loads(line)["at"], 3, HERE, "gloo [31m")]
     watched.write(watched.notes, note(group="nccl"))
     assert watched.look() == []
 
@@ -101,7 +102,7 @@ def test_nothing_is_watched_when_a_rank_has_ended(watched):
     assert descriptors() == before + 1
     watched.write(watched.log, "hello\n")
     watched.write(watched.notes, note(group="gloo"))
-    assert [type(one) for one in watched.look()] == [OutputSeen, GroupSeen]
+    assert [type(one) for one in watched.look()] == [FirstOutput, GroupFormed]
     watched.first.note_end(3, time.monotonic())
     assert descriptors() == before
 
@@ -110,7 +111,7 @@ def test_each_exception_that_ends_a_program_is_told(watched):
     """That of a child may be expected."""
     watched.expect()
     watched.write(watched.notes, note(group="gloo"))
-    assert [type(one) for one in watched.look()] == [GroupSeen]
+    assert [type(one) for one in watched.look()] == [GroupFormed]
     for _ in range(2):
         watched.write(watched.notes, note(type="ValueError", message="bad batch"))
         assert watched.look() == [ExceptionSeen(3)]
@@ -123,7 +124,7 @@ def test_what_comes_right_before_the_end_is_told(watched):
     watched.write(watched.log, "hello\n")
     watched.write(watched.notes, note(group="gloo"))
     watched.first.note_end(3, time.monotonic())
-    assert [type(one) for one in watched.told] == [OutputSeen, GroupSeen]
+    assert [type(one) for one in watched.told] == [FirstOutput, GroupFormed]
 
 
 @pytest.fixture
@@ -142,7 +143,7 @@ def test_without_inotify_the_files_are_looked_at(watched):
     assert watched.look() == []
     watched.write(watched.log, "hello\n")
     watched.write(watched.notes, note(group="gloo"))
-    assert [type(one) for one in watched.look()] == [OutputSeen, GroupSeen]
+    assert [type(one) for one in watched.look()] == [FirstOutput, GroupFormed]
     assert watched.look() == []
 
 

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from drumline.contract import events as e
 from drumline.contract import messages as m
 from drumline.node.hook_folder import HOOK
 from drumline.node.warm import fork_server, pool_folder
@@ -56,4 +57,4 @@ def test_an_answer_that_is_none_costs_no_rank(asked, answer):
     with ours, theirs:
         socket.send_fds(peer, [b"!"], [theirs.fileno()])
     assert warm.go_on() == (tasks, [])
-    assert [type(one) for one in told] == [m.WarmRequested, m.WarmRefused]
+    assert [type(one) for one in told] == [e.WarmAsked, e.WarmDeclined]

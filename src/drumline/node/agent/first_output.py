@@ -16,6 +16,7 @@ import select
 import time
 from typing import TYPE_CHECKING
 
+from drumline.contract import events as e
 from drumline.contract import messages as m
 from drumline.contract.record import NamedTuple
 from drumline.linux.inotify import Inotify
@@ -28,6 +29,11 @@ _POLL_INTERVAL_S = 0.9
 """Between two looks at files; less than the agent's idle second, so that each of those has one."""
 
 _MAX_BYTES = 1 << 16
+
+_OLDER_STORE = (
+    "this PyTorch was built without libuv, so Drumline set USE_LIBUV=0 for it: "
+    "the store of its process group is the older one, in which many ranks take longer to meet"
+)
 
 
 class _AwaitedFile(NamedTuple):
@@ -112,7 +118,7 @@ class FirstOutputWatcher:
         awaited = self._logs.pop(rank)
         if self._inotify is not None:
             self._inotify.leave(awaited.file)
-        self._tell(m.OutputSeen(rank, time.monotonic() if at is None else at))
+        self._tell(e.FirstOutput(time.monotonic() if at is None else at, rank, m.HERE))
 
     def _tell_notes(self, rank: int) -> None:
         """Tell of the first group and optimizer, and of each exception: that of a child may be an expected one."""
@@ -123,7 +129,10 @@ class FirstOutputWatcher:
             self._tell_once(m.TrainingSeen(rank))
         group = failures.find_first_group(lines, awaited.since, now)
         if group is not None:
-            self._tell_once(m.GroupSeen(rank, *group))
+            formed_at, backend, has_older_store = group
+            self._tell_once(e.GroupFormed(formed_at, rank, m.HERE, backend))
+            if has_older_store:
+                self._tell(e.JobWarned(formed_at, "libuv", _OLDER_STORE))
         if failures.ends_with_exception(lines, awaited.since, now):
             self._tell(m.ExceptionSeen(rank))
         if size < _MAX_BYTES:
@@ -133,7 +142,7 @@ class FirstOutputWatcher:
         if self._inotify is not None:
             self._inotify.leave(awaited.file)
 
-    def _tell_once(self, message: m.TrainingSeen | m.GroupSeen) -> None:
+    def _tell_once(self, message: m.TrainingSeen | e.GroupFormed) -> None:
         told = self._noted.setdefault(message.rank, set())
         if type(message) not in told:
             told.add(type(message))

@@ -11,6 +11,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract import events as e
 from drumline.contract import messages as m
 from drumline.contract import mpi
 from drumline.contract.record import NamedTuple
@@ -158,21 +159,21 @@ class Launching:
         """Tell the supervisor that an experiment begins, or, with a ``status``, that this caller's has ended."""
         if caller in self._experiments:
             del self._experiments[caller]
-            self._tell(m.ExperimentFinished(name, status, reason))
+            self._tell(e.ExperimentEnded(time.monotonic(), name, status, reason))
             self.socket.answer(caller, "noted")
         elif status or self._experiment_count >= _MOST_EXPERIMENTS:
             self.socket.answer(caller, "refused")
         else:
             self._experiment_count += 1
             self._experiments[caller] = name
-            self._tell(
-                m.ExperimentStarting(name, int(number) if number.isascii() and number.isdigit() else None)
-            )
+            is_number = number.isascii() and number.isdigit()
+            self._tell(e.ExperimentBegan(time.monotonic(), name, int(number) if is_number else None))
 
     def _on_gone(self, caller: int) -> None:
         """Tell the supervisor that a process was killed which stood for a rank, or for something that it asked for."""
         if caller in self._experiments:
-            self._tell(m.ExperimentFinished(self._experiments.pop(caller), "Failed", "it was killed"))
+            name = self._experiments.pop(caller)
+            self._tell(e.ExperimentEnded(time.monotonic(), name, "Failed", "it was killed"))
         if caller in self._asking:
             self._asking.discard(caller)
             self._tell(m.CallerGone(caller))

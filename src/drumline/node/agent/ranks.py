@@ -8,6 +8,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
+from drumline.contract import events as e
 from drumline.contract import messages as m
 from drumline.contract.folder import write_whole
 from drumline.linux import descendants, kernel
@@ -98,7 +99,7 @@ class Ranks:
         self._started_at[pid] = before
         self._children.watch(pid)
         self.by_pid[pid] = rank
-        self._tell(m.RankStarting(rank, pid, at))
+        self._tell(e.RankStarted(at, rank, m.HERE, pid))
 
     def note_end(self, ended: descendants.EndedProcess, at: float, told_at: float | None) -> int:
         """Tell of the end of a rank's process, and return which rank that is. ``told_at``: as of ExitEvidence."""

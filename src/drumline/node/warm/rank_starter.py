@@ -9,6 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from drumline.contract import events as e
 from drumline.contract import messages as m
 from drumline.linux import cgroups
 
@@ -39,6 +40,9 @@ class WarmRankStarter:
         self._scratch = scratch
         self._tell = tell
         self._request: PoolRequest | None = None
+        self._is_asked_for = False
+        """Whether the job said ``warm: on``."""
+
         self._waiting: list[Task] = []
         self._pool: OwnPool | None = None
         self.fork_server: ForkServer | None = None
@@ -49,9 +53,10 @@ class WarmRankStarter:
         mode = start.warm.mode
         if mode == "off":
             return False
+        self._is_asked_for = mode == "on"
         why = self._why_not(start, tasks)
         if why:
-            if mode == "on":
+            if self._is_asked_for:
                 self._decline(why)
             return False
         # Not everybody's to load: a rank that is started as ever waits for none of it.
@@ -64,7 +69,7 @@ class WarmRankStarter:
             self.end()
             return False
         self._waiting = tasks
-        self._tell(m.WarmRequested(self._request.began))
+        self._tell(e.WarmAsked(self._request.began, m.HERE))
         self._poller.register(self._request, select.EPOLLIN)
         return True
 
@@ -123,9 +128,10 @@ class WarmRankStarter:
         self.fork_server.aside = self._pool.pid if self._pool else 0
         facts = self.fork_server.facts
         self._tell(
-            m.WarmForked(
-                request.began,
+            e.WarmStart(
                 before,
+                m.HERE,
+                request.began,
                 facts["reused"],
                 facts["import_s"],
                 facts["modules"],
@@ -154,7 +160,7 @@ class WarmRankStarter:
         self._request, self._waiting = None, []
 
     def _decline(self, reason: str, rank: int | None = None) -> None:
-        self._tell(m.WarmRefused(time.monotonic(), reason, rank))
+        self._tell(e.WarmDeclined(time.monotonic(), m.HERE, reason, self._is_asked_for, rank))
 
     def lost_with(self, pid: int) -> int:
         """Return the fork server with which a rank ended; 0 if the rank ended by itself."""

@@ -142,7 +142,7 @@ class Loop:
 
     # Messages of agents.
 
-    def _take_in(self, node: int, message: m.FromAgent) -> None:  # noqa: C901, PLR0912, PLR0915 - a case a message
+    def _take_in(self, node: int, message: m.FromAgent) -> None:  # noqa: C901, PLR0912 - a case a message
         match message:
             case m.Hello():
                 self._admit(node, message)
@@ -153,14 +153,8 @@ class Loop:
                 self._handle(h.Reached(node, message.error))
             case m.NodeChecked():
                 self._start.add_checked(node, message)
-            case m.RankStarting():
-                self._reports.note_start(node, message)
             case m.RankEnded():
                 self._reports.note_end(node, message)
-            case m.OutputSeen():
-                self._reports.note_output(node, message)
-            case m.GroupSeen():
-                self._reports.note_group(node, message)
             case m.OtherMpiSeen():
                 self._reports.note_other_mpi(message)
             case m.ExceptionSeen():
@@ -176,22 +170,12 @@ class Loop:
                 self._poll.take_in(node, message)
             case m.RanksInspected():
                 self._reports.note_inspection(node, message)
-            case m.WarmRequested():
-                self._reports.note_warm_request(node, message)
-            case m.WarmForked():
-                self._reports.note_warm_fork(node, message)
-            case m.WarmRefused():
-                self._reports.note_warm_refusal(node, message)
             case m.CommandRequested():
                 self._commands.start(node, message)
             case m.CallerGone():
                 self._commands.hang_up(node, message)
             case m.CommandEnded():
                 self._commands.end(node, message)
-            case m.ExperimentStarting():
-                self._record(e.ExperimentBegan(wall_time(), *message))
-            case m.ExperimentFinished():
-                self._record(e.ExperimentEnded(wall_time(), *message))
             case m.LauncherExited():
                 self._commands.launcher.note_exit(node, message)
             case m.RankAbandoned():
@@ -207,7 +191,7 @@ class Loop:
             case m.NodeEmptied():
                 self._handle(h.Emptied(node, tuple(message.survivors)))
             case _:
-                assert_never(message)
+                self._reports.note_event(node, message)
 
     def _admit(self, node: int, hello: m.Hello) -> None:
         self._start.add_node(node, hello)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.supervisor.clocks import wall_time
@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from drumline.contract.plan import Plan
     from drumline.supervisor.clocks import Clocks
     from drumline.supervisor.watching.world import WorldGuard
-
-_OLDER_STORE = (
-    "this PyTorch was built without libuv, so Drumline set USE_LIBUV=0 for it: "
-    "the store of its process group is the older one, in which many ranks take longer to meet"
-)
 
 
 class RankReports:
@@ -39,13 +34,25 @@ class RankReports:
         self._record = record
         self._handle = handle
         self._world: WorldGuard | None = None
-        self._has_older_store = False
-        self._has_other_mpi = False
+        self._warned_of: set[str] = set()
 
-    def note_start(self, node: int, message: m.RankStarting) -> None:
-        at = self._clocks.wall(node, message.at)
-        self._record(e.RankStarted(at, message.rank, node, message.pid))
-        self._handle(h.Started(message.rank, at))
+    def note_event(self, node: int, event: m.SeenEvent) -> None:
+        """Record what an agent has seen, with times of this machine's clock; a warning only once."""
+        changes: dict[str, Any] = {"time": self._clocks.wall(node, event.time)}
+        if not isinstance(event, (e.JobWarned, e.ExperimentBegan, e.ExperimentEnded)):
+            changes["node"] = node
+        if isinstance(event, e.WarmStart):
+            changes["began"] = self._clocks.wall(node, event.began)
+        event = event._replace(**changes)
+        if isinstance(event, e.JobWarned):
+            if event.kind in self._warned_of:
+                return
+            self._warned_of.add(event.kind)
+        self._record(event)
+        if isinstance(event, e.RankStarted):
+            self._handle(h.Started(event.rank, event.time))
+        elif isinstance(event, e.GroupFormed):
+            self.note_training(event.rank)
 
     def note_end(self, node: int, message: m.RankEnded) -> None:
         def wall(at: float) -> float:
@@ -68,17 +75,6 @@ class RankReports:
         self._record(exited)
         self._handle(exited)
 
-    def note_output(self, node: int, message: m.OutputSeen) -> None:
-        self._record(e.FirstOutput(self._clocks.wall(node, message.at), message.rank, node))
-
-    def note_group(self, node: int, message: m.GroupSeen) -> None:
-        at = self._clocks.wall(node, message.at)
-        self._record(e.GroupFormed(at, message.rank, node, message.backend))
-        if message.has_older_store and not self._has_older_store:
-            self._has_older_store = True
-            self._record(e.JobWarned(at, "libuv", _OLDER_STORE))
-        self.note_training(message.rank)
-
     def note_training(self, rank: int) -> None:
         if self._world is None:
             # Ranks without PyTorch need none.
@@ -88,9 +84,9 @@ class RankReports:
         self._world.note_training(rank)
 
     def note_other_mpi(self, message: m.OtherMpiSeen) -> None:
-        if self._has_other_mpi:
+        if "MPI" in self._warned_of:
             return
-        self._has_other_mpi = True
+        self._warned_of.add("MPI")
         name = self._plan.launcher.name if self._plan.launcher else "the launcher"
         label = next(task.label for task in self._plan.ranks if task.rank == message.rank)
         abi = message.launcher_kind.lower().replace(" ", "")
@@ -117,18 +113,6 @@ class RankReports:
         found = self._world.take_in({one.rank: one.ends for one in message.ranks}) if self._world else ""
         if found:
             self._record(e.JobWarned(wall_time(), "world", found))
-
-    def note_warm_request(self, node: int, message: m.WarmRequested) -> None:
-        self._record(e.WarmAsked(self._clocks.wall(node, message.at), node))
-
-    def note_warm_fork(self, node: int, message: m.WarmForked) -> None:
-        began, at = self._clocks.wall(node, message.began), self._clocks.wall(node, message.at)
-        rest = (message.reused, message.import_s, message.modules, message.until, message.pid)
-        self._record(e.WarmStart(at, node, began, *rest))
-
-    def note_warm_refusal(self, node: int, message: m.WarmRefused) -> None:
-        at, asked = self._clocks.wall(node, message.at), self._plan.warm == "on"
-        self._record(e.WarmDeclined(at, node, message.reason, asked, message.rank))
 
     def note_inspection(self, node: int, message: m.RanksInspected) -> None:
         found = {

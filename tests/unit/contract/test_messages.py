@@ -137,9 +137,6 @@ def test_a_field_more_is_another_version(monkeypatch):
         "another version of drumline, from /old/drumline, than the one here, from /"
     )
     assert m.describe_difference({"version": m.compute_version()}) == ""
-
-
-def test_a_file_of_a_version_without_one_is_of_another_version():
     assert m.describe_difference({}).startswith(
         "another version of drumline, from an unknown folder, than the one here"
     )

@@ -22,7 +22,7 @@ from drumline.contract.words import format_size
 from drumline.node.diagnostics import tracebacks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from drumline.contract.evidence import CodePlace, NotedException, RaisedException
     from drumline.node.diagnostics.tracebacks import Traceback
@@ -33,6 +33,7 @@ _MAX_LOG_BYTES = 1 << 18
 
 MAX_LINE = 300
 _MAX_LINE_NUMBER = 10**9
+_LATEST = 1e12
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, not written to
 _CONTAINERS_SHARED_BYTES = 64 << 20
@@ -105,17 +106,15 @@ def read_failure(notes: str, pid: int, code: int, cwd: str, since: float, until:
     ``pid``: of the rank's first process. ``code``: as ``os.waitstatus_to_exitcode`` has it. ``since``, ``until``: when
     it was started and had ended; what was noted at another time is not believed.
     """
-    noted = [one for one in _read_notes(notes) if since <= one["at"] <= until]
+    noted = [one for one in _parse_notes(read_lines(notes)) if since <= one["at"] <= until]
     # One that was handled explains that code alone; of other processes nobody knows their codes here.
     noted = [
         {**one, "type": "", "exit": -1} if one["pid"] == pid and one["exit"] not in (-1, code) else one
         for one in noted
     ]
     own = [one for one in noted if one["pid"] == pid]
-    if code >= 0 and own and (not own[-1]["type"] or own[-1]["exit"] >= 0):
-        left_at: Optional[float] = own[-1]["at"]
-    else:
-        left_at = None
+    is_left = code >= 0 and own and (not own[-1]["type"] or own[-1]["exit"] >= 0)
+    left_at = own[-1]["at"] if is_left else None
     chosen, others = _choose_exception(noted, own, pid, code) if code else (None, [])
     launcher = _failure(chosen, cwd) if chosen else None
     if not others:
@@ -128,7 +127,7 @@ def read_uncaught(notes: str, cwd: str) -> dict[int, RaisedException]:
     """
     Return the uncaught exceptions of processes that may still be there, by process id as the process itself knows it.
     """
-    noted = {one["pid"]: one for one in _read_notes(notes)} if notes else {}
+    noted = {one["pid"]: one for one in _parse_notes(read_lines(notes))} if notes else {}
     return {pid: _exception(one, cwd) for pid, one in noted.items() if one["type"]}
 
 
@@ -301,9 +300,7 @@ def _with_worker(failure: NotedException, said: str) -> NotedException:
         "line": failure["line"],
         "function": failure["function"],
     }
-    told = failure.copy()
-    told["chain"] = [*failure.get("chain", []), worker]
-    return told
+    return {**failure, "chain": [*failure.get("chain", []), worker]}
 
 
 def find_killed_workers(messages: str) -> list[int]:
@@ -311,22 +308,25 @@ def find_killed_workers(messages: str) -> list[int]:
     return [int(pid) for pids in _KILLED_WORKER.findall(messages) for pid in pids.replace(",", " ").split()]
 
 
-def _read_notes(notes: str) -> list[dict[str, Any]]:
-    return _parse_notes(read_lines(notes))
+def _load_notes(lines: Iterable[bytes], mark: bytes = b"") -> Iterator[dict[str, Any]]:
+    """Yield the notes in those lines that have the mark."""
+    for line in lines:
+        if mark in line:
+            with contextlib.suppress(ValueError, RecursionError):
+                note = json.loads(line)
+                if isinstance(note, dict):
+                    yield note
 
 
 def _parse_notes(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    found = []
-    for line in lines:
-        with contextlib.suppress(ValueError, RecursionError, OverflowError):
-            one = json.loads(line)
-            if isinstance(one, dict) and not {_GROUP_KEY, _TRAINING_KEY, _SENT_KEY} & one.keys():
-                one = {**_NOTHING, **_FURTHER, **one}
-                if _is_whole(one, _KINDS):
-                    one["at"], one["line"] = float(one["at"]), min(one["line"], _MAX_LINE_NUMBER)
-                    one["chain"] = _chain(one["chain"])
-                    found.append(one)
-    return found
+    ends = []
+    for note in _load_notes(lines):
+        end = {**_NOTHING, **_FURTHER, **note}
+        is_end = not {_GROUP_KEY, _TRAINING_KEY, _SENT_KEY} & note.keys()
+        if is_end and _is_whole(end, _KINDS) and abs(end["at"]) < _LATEST:
+            end["line"], end["chain"] = min(end["line"], _MAX_LINE_NUMBER), _chain(end["chain"])
+            ends.append(end)
+    return ends
 
 
 def _is_whole(one: dict[str, Any], kinds: dict[str, Any]) -> bool:
@@ -334,8 +334,8 @@ def _is_whole(one: dict[str, Any], kinds: dict[str, Any]) -> bool:
 
 
 def _chain(noted: list[Any]) -> list[dict[str, Any]]:
-    found = [one for one in noted if isinstance(one, dict) and _is_whole(one, _EXCEPTION)]
-    return [{**one, "line": min(one["line"], _MAX_LINE_NUMBER)} for one in found[:_MAX_CHAIN]]
+    links = [link for link in noted if isinstance(link, dict) and _is_whole(link, _EXCEPTION)]
+    return [{**link, "line": min(link["line"], _MAX_LINE_NUMBER)} for link in links[:_MAX_CHAIN]]
 
 
 def find_sender(notes: Mapping[str, str], pid: int, number: int, since: float, until: float, cwd: str) -> str:
@@ -344,15 +344,13 @@ def find_sender(notes: Mapping[str, str], pid: int, number: int, since: float, u
 
     Empty: none has. ``notes``: the file of each rank's notes, by its name.
     """
-    senders = []
-    for rank, path in notes.items():
-        for line in read_lines(path):
-            if b'"sent": %d, "to": %d,' % (number, pid) not in line:
-                continue
-            with contextlib.suppress(ValueError, RecursionError, OverflowError):
-                one = json.loads(line)
-                if isinstance(one, dict) and _is_whole(one, _SENT) and since <= one["at"] <= until:
-                    senders.append((float(one["at"]), rank, one))
+    mark = b'"sent": %d, "to": %d,' % (number, pid)
+    senders = [
+        (float(note["at"]), rank, note)
+        for rank, path in notes.items()
+        for note in _load_notes(read_lines(path), mark)
+        if _is_whole(note, _SENT) and since <= note["at"] <= until
+    ]
     if not senders:
         return ""
     _, rank, one = max(senders, key=lambda sender: sender[0])
@@ -374,27 +372,21 @@ def find_first_group(lines: Iterable[bytes], since: float, until: float) -> Opti
     Return when a process of the rank had its first process group, its backend, and whether the hook had to choose its
     store; None where that was not noted.
     """
-    for line in lines:
-        if b'"%s"' % _GROUP_KEY.encode() not in line:
-            continue
-        with contextlib.suppress(ValueError, RecursionError, OverflowError):
-            one = json.loads(line)
-            at, backend = (one.get("at"), one.get(_GROUP_KEY)) if isinstance(one, dict) else (None, None)
-            if isinstance(at, (int, float)) and isinstance(backend, str) and since <= at <= until:
-                return float(at), make_printable(backend, 100), one.get(_LIBUV_KEY) is False
+    for note in _load_notes(lines, b'"%s"' % _GROUP_KEY.encode()):
+        at, backend = note.get("at"), note.get(_GROUP_KEY)
+        if isinstance(at, (int, float)) and isinstance(backend, str) and since <= at <= until:
+            return float(at), make_printable(backend, 100), note.get(_LIBUV_KEY) is False
     return None
 
 
 def has_training(lines: Iterable[bytes], since: float, until: float) -> bool:
     """Return whether a process of the rank has noted its first optimizer."""
-    for line in lines:
-        if b'"%s"' % _TRAINING_KEY.encode() in line:
-            with contextlib.suppress(ValueError, RecursionError, OverflowError):
-                one = json.loads(line)
-                at = one.get("at") if isinstance(one, dict) and one.get(_TRAINING_KEY) is True else None
-                if isinstance(at, (int, float)) and since <= at <= until:
-                    return True
-    return False
+    times = [
+        note.get("at")
+        for note in _load_notes(lines, b'"%s"' % _TRAINING_KEY.encode())
+        if note.get(_TRAINING_KEY) is True
+    ]
+    return any(isinstance(at, (int, float)) and since <= at <= until for at in times)
 
 
 def ends_with_exception(lines: Sequence[bytes], since: float, until: float) -> bool:

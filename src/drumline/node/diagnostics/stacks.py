@@ -197,7 +197,10 @@ def _request_dumps(pids: Iterable[int]) -> dict[int, _Dump]:
             continue
         memories[pid] = memory
         with contextlib.suppress(OSError):
-            went_on[pid] = _has_gone_on(memory)
+            # None where there was no stack before.
+            end = os.fstat(memory).st_size
+            last = os.pread(memory, len(WENT_ON), max(0, end - len(WENT_ON)))
+            went_on[pid] = last == WENT_ON if end else None
             begins[pid] = _make_room(memory)
             thread = _thread_to_ask(pid)
             # It may have become another program meanwhile, which the signal would end.
@@ -224,12 +227,6 @@ def _request_dumps(pids: Iterable[int]) -> dict[int, _Dump]:
     for memory in memories.values():
         os.close(memory)
     return said
-
-
-def _has_gone_on(memory: int) -> bool | None:
-    """Return whether the main thread has run Python since the last stack; None when there was none."""
-    size = os.fstat(memory).st_size
-    return os.pread(memory, len(WENT_ON), max(0, size - len(WENT_ON))) == WENT_ON if size else None
 
 
 def _make_room(memory: int) -> int:
@@ -315,11 +312,8 @@ def _choose_thread(dump: str) -> tuple[list[list[Any]], bool, int]:
     Return the frames of the main thread, or of the one that it has joined; whether it has; how many threads there are.
     """
     if dump.removesuffix(WENT_ON.decode()).rstrip().endswith("\n..."):
-        return (
-            [],
-            False,
-            _MAX_THREADS,
-        )  # The main thread comes last, and is not among those that were written.
+        # The main thread comes last, and is not among those that were written.
+        return [], False, _MAX_THREADS
     starts = [match.end() for match in _THREAD.finditer(dump)]
     ends = [*[match.start() for match in _THREAD.finditer(dump)][1:], len(dump)]
     threads: list[list[Any]] = [failures.FRAME.findall(dump[start:end]) for start, end in zip(starts, ends)]
@@ -366,9 +360,13 @@ def _run_py_spy(pids: list[int], path: str) -> dict[int, list[list[Any]]]:
     import subprocess
 
     program = shutil.which("py-spy", path=path)
-    pythons = [pid for pid in pids if "python" in os.path.basename(_read_executable(pid))]
-    if program is None or not pythons:
+    if program is None:
         return {}
+    pythons = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if "python" in os.path.basename(os.readlink(f"/proc/{pid}/exe")):
+                pythons.append(pid)
     spies = {
         pid: subprocess.Popen(  # noqa: S603 - found on the job's own path
             [program, "dump", "--json", "--pid", str(pid)],
@@ -390,13 +388,6 @@ def _run_py_spy(pids: list[int], path: str) -> dict[int, list[list[Any]]]:
             spy.kill()
             spy.wait()
     return found
-
-
-def _read_executable(pid: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/exe")
-    except OSError:
-        return ""
 
 
 def _read_status(pid: int) -> tuple[str, str]:

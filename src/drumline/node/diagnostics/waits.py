@@ -14,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, Optional
 
 from drumline.contract import mpi
+from drumline.contract.folder import read_plain
 from drumline.contract.record import NamedTuple
 from drumline.linux import cgroups, process_usage
 from drumline.node.diagnostics import failures
@@ -59,29 +60,20 @@ def measure_spin(pid: int, frame: Sequence[Any] | None, cwd: str, *, joins: bool
 
     ``frame``: the innermost, as file, line, function. ``joins``: its main thread waits for another, whose stack it is.
     """
-    threads = [
-        thread
-        for thread in _list_threads(pid)
+    threads: list[int] = []
+    with contextlib.suppress(OSError):
+        threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    stats = [
+        process_usage.read_thread_stat(pid, thread)
+        for thread in threads
         if joins
         or thread == pid
         or cgroups.read_text(f"/proc/{pid}/task/{thread}/comm").startswith(_SPINNING_THREADS)
     ]
-    cpu_s = sum(_read_cpu_s(pid, thread) for thread in threads)
+    cpu_s = sum(stat.own for stat in stats if stat) / process_usage.TICKS_PER_S
     library = "MPI" if list_mpi_libraries(pid) else "GPU" if _has_gpu(pid) else ""
     found = _MPI_CALL.search(_read_source_line(frame, cwd)) if library == "MPI" and frame else None
     return Spin(cpu_s, library, found[1] if found else "")
-
-
-def _list_threads(pid: int) -> Iterable[int]:
-    try:
-        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
-    except OSError:
-        return []
-
-
-def _read_cpu_s(pid: int, thread: int) -> float:
-    stat = process_usage.read_thread_stat(pid, thread)
-    return stat.own / process_usage.TICKS_PER_S if stat else 0.0
 
 
 def _has_gpu(pid: int) -> bool:
@@ -146,17 +138,20 @@ def read_collectives(asked: Iterable[tuple[str, int]]) -> dict[int, dict[str, An
             os.unlink(path)
         if _request_record(PIPE % (notes, pid)):
             waiting[pid] = path
-    found: dict[int, dict[str, Any]] = {}
+    collectives: dict[int, dict[str, Any]] = {}
     deadline = time.monotonic() + _ANSWER_TIMEOUT_S
     while waiting and time.monotonic() < deadline:
         time.sleep(_POLL_INTERVAL_S)
         for pid, path in list(waiting.items()):
             if os.path.exists(path):
                 del waiting[pid]
-                entry = _find_current(_read_record(path))
+                entry = _find_current(read_plain(path, _MAX_BYTES))
+                # The next one comes when it is asked for.
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
                 if entry is not None:
-                    found[pid] = entry
-    return found
+                    collectives[pid] = entry
+    return collectives
 
 
 def _request_record(pipe: str) -> bool:
@@ -171,18 +166,6 @@ def _request_record(pipe: str) -> bool:
         return False
     finally:
         os.close(descriptor)
-
-
-def _read_record(path: str) -> bytes:
-    """Read a record and remove its file; the next one comes when it is asked for."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    with contextlib.suppress(OSError), open(descriptor, "rb") as file:
-        os.unlink(path)
-        return file.read(_MAX_BYTES)
-    return b""
 
 
 def _find_current(record: bytes) -> Optional[dict[str, Any]]:

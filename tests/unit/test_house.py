@@ -22,7 +22,6 @@ BIG_CLASSES = {
 
 FULL_FOLDERS = {
     "contract": "a file for each thing that two processes agree on; its folders would hold two or three",
-    "node/hook": "a file for each module of a program's that is changed, which is run there by its path",
 }
 """Folders of more files, each with the reason."""
 

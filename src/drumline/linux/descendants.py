@@ -106,10 +106,6 @@ def is_shell(pid: int) -> bool:
         return False
 
 
-def _is_any_left(told: Collection[int], other: Reaper | None) -> bool:
-    return any(pid in told for pid in list_all_below(other))
-
-
 def handles_sigterm(pid: int) -> bool:
     """Return whether it handles SIGTERM; a process that blocks it takes it by sigwait or a descriptor."""
     try:
@@ -182,7 +178,9 @@ def end_descendants(
     if grace_s > 0:
         signal_all(signal.SIGTERM, told, other)
         ended += _reap_until(deadline, other)
-        while told_until and time.monotonic() < told_until and _is_any_left(told, other) and not is_urgent():
+        while told_until and time.monotonic() < told_until and not is_urgent():
+            if not set(told).intersection(list_all_below(other)):
+                break
             ended += _reap_until(min(told_until, time.monotonic() + _REAP_INTERVAL_S), other)
     deadline = time.monotonic() + limit_s
     while has_children(other) and time.monotonic() < deadline:

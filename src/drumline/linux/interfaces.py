@@ -48,7 +48,8 @@ def list_interfaces() -> list[dict[str, Any]]:
                     "address": address,
                     "infiniband": kind == _INFINIBAND,
                     "speed_mbps": max(0, cgroups.read_number(f"/sys/class/net/{name}/speed")),
-                    "virtual": _is_virtual(name),
+                    "virtual": name.startswith(_VIRTUAL)
+                    and "/virtual/" in os.path.realpath(f"/sys/class/net/{name}"),
                 }
             )
     return found
@@ -64,10 +65,6 @@ def list_infiniband_ports(root: str = "/sys/class/infiniband") -> list[dict[str,
                 link = cgroups.read_text(os.path.join(place, "link_layer")) or "InfiniBand"
                 found.append({"device": device, "port": port, "link": link})
     return found
-
-
-def _is_virtual(name: str) -> bool:
-    return name.startswith(_VIRTUAL) and "/virtual/" in os.path.realpath(f"/sys/class/net/{name}")
 
 
 def _list_addresses(asked: socket.socket) -> list[tuple[str, str]]:

@@ -127,7 +127,7 @@ def _enter_container(
         raise NotFoundError(f"the container of rank {label} is not there yet, or no longer")
     env = make_variables(_read_variables(inner), os.environ, token)
     apart = {name: value for name, value in env.items() if name.isidentifier()}
-    argv = [told["program"], "exec", "--interactive", *(["--tty"] if _has_terminal() else [])]
+    argv = [told["program"], "exec", "--interactive", *(["--tty"] if os.isatty(0) and os.isatty(1) else [])]
     argv += ["--workdir", told["cwd"]]
     for variable in apart:
         # By name alone: values are nobody's who lists processes.
@@ -226,10 +226,6 @@ def _end_all(token: str) -> None:
                     os.kill(int(name), signal.SIGKILL)
 
 
-def _has_terminal() -> bool:
-    return os.isatty(0) and os.isatty(1)
-
-
 def _remember_terminal() -> Any:
     """Return a function that gives the terminal the state that it has now: a program that is killed cannot."""
     try:
@@ -264,15 +260,11 @@ def main(arguments: Sequence[str]) -> int:
     """Run a command beside a rank: ``RUN_FOLDER LABEL PID AGENT_PID [WORD...]``, on the rank's node."""
     run_folder, label, pid, agent, *words = arguments
     try:
-        watched = _open_agent(int(agent), label)
+        try:
+            watched = os.pidfd_open(int(agent))
+        except OSError as error:
+            raise NotFoundError(f"rank {label} has ended") from error
         return run_beside(make_command(run_folder, label, int(pid), words), label, watched)
     except DrumlineError as error:
         print(f"error: {error.message}", file=sys.stderr)
         return error.exit_code
-
-
-def _open_agent(pid: int, label: str) -> int:
-    try:
-        return os.pidfd_open(pid)
-    except OSError as error:
-        raise NotFoundError(f"rank {label} has ended") from error

@@ -8,6 +8,7 @@ them. A SIGTERM says that the node is taken away; at a second one the agent does
 
 from __future__ import annotations
 
+import functools
 import os
 import select
 import signal
@@ -196,8 +197,9 @@ class Agent:
         except ConnectionError:
             raise
         except OSError as error:
-            reason = f"it could not {_describe_command(message)}: {describe_os_error(error)}"
-            self._session.tell(m.AgentLeaving(reason))
+            name = type(message).__name__
+            words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
+            self._session.tell(m.AgentLeaving(f"it could not{words}: {describe_os_error(error)}"))
             return False
         return True
 
@@ -217,7 +219,9 @@ class Agent:
         elif isinstance(message, m.ReadClock):
             self._session.tell(m.ClockRead(time.monotonic()))
         elif isinstance(message, m.PollProgress):
-            self._observer.poll_progress(message, self._ranks.by_pid, self._own_children)
+            # Ranks have left some to this process, such as daemons.
+            own = functools.partial(descendants.list_own_children, self._warm.fork_server)
+            self._observer.poll_progress(message, self._ranks.by_pid, own)
         elif isinstance(message, m.InspectRanks):
             self._observer.inspect_ranks(self._ranks.by_pid)
         elif isinstance(message, m.ListConnections):
@@ -272,10 +276,6 @@ class Agent:
             error = drilling.begin(message, self._environment, self._ranks.by_pid)
             self._session.tell(m.DrillTaken(message.drill, error))
 
-    def _own_children(self) -> list[int]:
-        """List the processes that ranks have left to this one, such as daemons."""
-        return descendants.list_own_children(self._warm.fork_server)
-
     def _list_spared(self) -> list[int]:
         return self._launching.list_spared() if self._launching else []
 
@@ -284,7 +284,10 @@ class Agent:
         if self._launching:
             self._launching.let_end(self._tell_exits)
         self._observer.forget_gpus()
-        ended, survivors = self._ending.empty(message, self._children, self._is_urgent)
+        # The supervisor may have more to say, or the node may be taken away for the second time.
+        ended, survivors = self._ending.empty(
+            message, self._children, lambda: self._session.is_waiting() or self._notice.is_waiting()
+        )
         at = time.monotonic()
         for one in ended:
             self._tell_exit(one, at)
@@ -292,15 +295,6 @@ class Agent:
         self._warm.end()
         self._environment.remove_scratch()
         self._session.tell(m.NodeEmptied(self._observer.describe(survivors)))
-
-    def _is_urgent(self) -> bool:
-        """Return whether the supervisor has more to say, or the node is taken away for the second time."""
-        return self._session.is_waiting() or self._notice.is_waiting()
-
-
-def _describe_command(message: m.ToAgent) -> str:
-    """Return the words of its name: ``launch ranks``."""
-    return "".join(f" {one.lower()}" if one.isupper() else one for one in type(message).__name__).strip()
 
 
 def _assert_never(message: NoReturn) -> NoReturn:

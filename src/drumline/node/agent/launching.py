@@ -278,18 +278,16 @@ class Helpers:
         argv = ["/bin/bash", "-c", message.command]
         launch = self._environment.launch
         name = launch.host_name if launch.by_launcher or _DAEMON in message.command else ""
-        feed = self._relay(*back) if message.has_input else -1
+        feed = -1
+        if message.has_input:
+            self._relays = self._relays or StdinRelays(self._poller)
+            feed = self._relays.open(*back)
         try:
             variables = self._environment.helper_variables()
             self._start(message.id, argv, variables, back=back, feed=feed, host_name=name)
         finally:
             if feed >= 0:
                 os.close(feed)
-
-    def _relay(self, address: str, port: int, token: str) -> int:
-        if self._relays is None:
-            self._relays = StdinRelays(self._poller)
-        return self._relays.open(address, port, token)
 
     def _start(self, number: int, argv: list[str], variables: dict[str, str], **streams: Any) -> None:
         launch = self._environment.launch

@@ -71,36 +71,26 @@ def start_process(
     try:
         if host_name:
             kernel.take_host_name(host_name)
-        _become_program(
-            argv, env, cwd, cores, agent, lambda: _connect_streams(back, feed) if back else _open_log(log)
-        )
+        # A session of its own, so that no terminal and no stranger's signal reaches it.
+        os.setsid()
+        kernel.die_with_parent(signal.SIGKILL, agent)
+        kernel.become_ordinary()
+        if back:
+            _connect_streams(back, feed)
+        else:
+            _open_log(log)
+        os.chdir(cwd)
+        if cores:
+            # Cores that are not there, as in a smaller container, are no reason not to train.
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(0, cores)
+        os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - the user's own program
     except (OSError, ValueError) as error:
         code = NOT_EXECUTABLE if isinstance(error, PermissionError) else NOT_FOUND
         os.write(writer, _explain(error, argv, env, cwd, log).encode())
         os._exit(code)
     finally:
         os._exit(NOT_FOUND)
-
-
-def _become_program(
-    argv: Sequence[str],
-    env: Mapping[str, str],
-    cwd: str,
-    cores: Sequence[int],
-    agent: int,
-    set_streams: Callable[[], None],
-) -> None:
-    # A session of its own, so that no terminal and no stranger's signal reaches it.
-    os.setsid()
-    kernel.die_with_parent(signal.SIGKILL, agent)
-    kernel.become_ordinary()
-    set_streams()
-    os.chdir(cwd)
-    if cores:
-        # Cores that are not there, as in a smaller container, are no reason not to train.
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(0, cores)
-    os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - the user's own program
 
 
 def _open_log(log: str) -> None:

@@ -15,6 +15,7 @@ import stat
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.record import NamedTuple
+from drumline.linux import cgroups
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,7 +81,9 @@ def build_command_line(told: Mapping[str, Any], facts: HostFacts, program: Seque
     names, of the variables that the rank gets; and ``set``, of those that the client must not see itself.
     """
     apart = "" if told["kind"] == "apptainer" else " ".join(told["set"])
-    inside = ["-c", _INSIDE, "sh", facts.pid_file, facts.log, _choose_hook(told), apart, *program]
+    # The user's own PYTHONPATH replaces the image's, and has the hook in it.
+    hook = "" if "PYTHONPATH" in told["names"] else told["hook"]
+    inside = ["-c", _INSIDE, "sh", facts.pid_file, facts.log, hook, apart, *program]
     if told["kind"] == "apptainer":
         return [*_build_apptainer_words(told, facts), told["image"], "/bin/sh", *inside]
     return [*_build_run_words(told, facts), told["image"], *inside]
@@ -162,13 +165,6 @@ def _build_apptainer_words(told: Mapping[str, Any], facts: HostFacts) -> list[st
     return words
 
 
-def _choose_hook(told: Mapping[str, Any]) -> str:
-    """
-    Return the hook's folder; none where the user's own PYTHONPATH replaces the image's, since that has the hook in it.
-    """
-    return "" if "PYTHONPATH" in told["names"] else str(told["hook"])
-
-
 def _list_names(told: Mapping[str, Any]) -> list[str]:
     return [name for name in told["names"] if name not in told["set"]]
 
@@ -185,6 +181,7 @@ _LIMITS = {
 
 def gather_facts(told: Mapping[str, Any], pid_file: str) -> HostFacts:
     has_gpus = bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    nodes = [path for path in sorted(glob.glob("/dev/nvidia*")) if stat.S_ISCHR(os.stat(path).st_mode)]
     cores = os.sched_getaffinity(0)
     return HostFacts(
         name=f"drumline-{os.urandom(8).hex()}",
@@ -195,7 +192,7 @@ def gather_facts(told: Mapping[str, Any], pid_file: str) -> HostFacts:
         cores=tuple(sorted(cores)) if len(cores) < (os.cpu_count() or 0) else (),
         has_gpus=has_gpus,
         described_gpus=any(glob.glob(f"{folder}/*nvidia*") for folder in ("/etc/cdi", "/run/cdi")),
-        gpu_devices=tuple(sorted(filter(_is_device, glob.glob("/dev/nvidia*")))) if has_gpus else (),
+        gpu_devices=tuple(nodes) if has_gpus else (),
         mounts=list_mounts(told),
         pid_file=pid_file,
         log=_find_log(),
@@ -230,7 +227,7 @@ def _find_log() -> str:
 
 def _read_limits() -> dict[str, tuple[int, int]]:
     found = {name: resource.getrlimit(number) for name, number in _LIMITS.items()}
-    most = _read_max_pid()
+    most = cgroups.read_number("/proc/sys/kernel/pid_max") or 1 << 15
     # Podman lowers its own to this, and may not be allowed to raise a container's above that.
     soft, hard = (most if one == resource.RLIM_INFINITY else min(one, most) for one in found["nproc"])
     found["nproc"] = (soft, hard)
@@ -243,22 +240,9 @@ def _read_limits() -> dict[str, tuple[int, int]]:
     }
 
 
-def _read_max_pid() -> int:
-    """Return how many numbers for processes there are."""
-    try:
-        with open("/proc/sys/kernel/pid_max", "rb") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return 1 << 15
-
-
 def _read_size(folder: str) -> int:
     try:
         known = os.statvfs(folder)
     except OSError:
         return 0
     return known.f_frsize * known.f_blocks
-
-
-def _is_device(path: str) -> bool:
-    return stat.S_ISCHR(os.stat(path).st_mode)

@@ -16,6 +16,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.folder import open_plain
 from drumline.contract.record import compile_late
 from drumline.node import hook_folder
 from drumline.node.containers import command_line
@@ -99,18 +100,15 @@ def find_name(state: str, pid: int) -> str:
     """Return the name of the container of the rank's process ``pid``; empty where there is none."""
     with contextlib.suppress(OSError):
         for name in filter(_NAME.fullmatch, os.listdir(state)):
-            with open(
-                os.open(os.path.join(state, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb"
-            ) as file:
-                if file.read(64).split(b"\n")[1:2] == [b"%d" % pid]:
-                    return name
+            if _read_record(state, name)[1:2] == [str(pid)]:
+                return name
     return ""
 
 
 def read_number(path: str) -> int:
     """Return the number that is in a file as a line; 0 where there is none."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        with open_plain(path) as file:
             line = file.read(20)
     except OSError:
         return 0
@@ -128,7 +126,7 @@ def remove_containers(scratch: str) -> None:
     except OSError:
         return
     for kind in ENGINES:
-        left = [name for name in names if _read_engine(os.path.join(folder, name)) == kind]
+        left = [name for name in names if _read_record(folder, name)[:1] == [kind]]
         if left:
             _remove_from_engine(kind, left)
     for name in names:
@@ -136,12 +134,13 @@ def remove_containers(scratch: str) -> None:
             os.unlink(os.path.join(folder, name))
 
 
-def _read_engine(path: str) -> str:
+def _read_record(folder: str, name: str) -> list[str]:
+    """Return the lines of a container's file: its engine, and the rank's process; none where there is no such file."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            return file.read(64).decode("ascii", "replace").split("\n")[0]
+        with open_plain(os.path.join(folder, name)) as file:
+            return file.read(64).decode("ascii", "replace").split("\n")
     except OSError:
-        return ""
+        return []
 
 
 def _remove_from_engine(kind: str, names: Iterable[str]) -> None:

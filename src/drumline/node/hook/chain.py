@@ -24,6 +24,7 @@ _MAX_LINKS = 4
 _NO_FAILURES = ("StopIteration", "StopAsyncIteration", "Empty", "RemoteTraceback", "_RemoteTraceback")
 """Ends of iterators and queues, which are expected, and text that only looks like an exception."""
 
+_LOADER = "torch/utils/data/dataloader.py"
 _MAX_POLLS, _POLL_INTERVAL_S = 300, 0.01
 """A killed process closes its sockets before its parent can see that it has ended; long before on a busy machine."""
 
@@ -56,7 +57,8 @@ def follow(
         ):
             found.append(one)
     raised = [(error, trace), *((one, one.__traceback__) for one in found)]
-    worker = root if _is_of_loader(root) else _find_lost_worker(raised)
+    is_of_loader = isinstance(root, RuntimeError) and "DataLoader worker" in str(root)
+    worker = root if is_of_loader else _find_lost_worker(raised)
     if worker is not None:
         found.append(worker.with_traceback(None))
     kept = found if len(found) <= 2 * _MAX_LINKS else found[:_MAX_LINKS] + found[-_MAX_LINKS:]
@@ -187,7 +189,9 @@ def _find_lost_worker(raised: list[Any]) -> BaseException | None:
         return None
     for one, trace in raised:
         frames = list(_frames(trace))
-        loaders = [frame.f_locals.get("self") for frame in frames if _is_loader(frame.f_code.co_filename)]
+        loaders = [
+            frame.f_locals.get("self") for frame in frames if frame.f_code.co_filename.endswith(_LOADER)
+        ]
         if not loaders:
             continue
         if isinstance(one, RuntimeError) and "exited unexpectedly" in str(one):
@@ -197,10 +201,6 @@ def _find_lost_worker(raised: list[Any]) -> BaseException | None:
         ):
             return _wait_for_end(loaders)
     return None
-
-
-def _is_loader(file: str) -> bool:
-    return file.endswith("torch/utils/data/dataloader.py")
 
 
 def _wait_for_end(loaders: list[Any]) -> BaseException | None:
@@ -247,10 +247,6 @@ def _name_signal(number: int) -> str:
         return strsignal(number) or str(number)
     except (ImportError, ValueError):
         return str(number)
-
-
-def _is_of_loader(error: BaseException | None) -> bool:
-    return isinstance(error, RuntimeError) and "DataLoader worker" in str(error)
 
 
 def _saved_to(traces: list[TracebackType | None]) -> str:

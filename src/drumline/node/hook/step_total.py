@@ -212,15 +212,13 @@ def _count_steps(trainer: Any) -> int:
     batches, epochs = trainer.num_training_batches, trainer.max_epochs
     if epochs is not None and epochs > 0 and 0 < batches < 1 << 53:
         together = max(1, trainer.accumulate_grad_batches)
-        if _is_changing(trainer) or (batches % together and _goes_on(trainer)):
+        # It may accumulate the gradients of more batches later, or of fewer.
+        callbacks = getattr(trainer, "callbacks", ())
+        is_changing = any(len(getattr(callback, "scheduling", ())) > 1 for callback in callbacks)
+        if is_changing or (batches % together and _goes_on(trainer)):
             return 0
         limits.append(epochs * -(-int(batches) // together))
     return min(limits) if limits else 0
-
-
-def _is_changing(trainer: Any) -> bool:
-    """Return whether it accumulates the gradients of more batches later, or of fewer."""
-    return any(len(getattr(one, "scheduling", ())) > 1 for one in getattr(trainer, "callbacks", ()))
 
 
 def _goes_on(trainer: Any) -> bool:

@@ -101,7 +101,11 @@ class Steps:
             self._mark = perf_counter()
             self._input_s += self._mark - began
             if self._finder and batches is not None:
-                self._note_batch(batches)
+                try:
+                    if self._finder.note_batch(batches, self._ring.number):
+                        self._ring.put_pass(self._finder.pass_steps)
+                except Exception:
+                    self._finder = None
 
     def begin_backward(self, thread: int) -> float | None:
         """Return the time from which backward counts; None: it is part of another, or of another thread's loop."""
@@ -202,13 +206,6 @@ class Steps:
             return
         if found is not None:
             self._ring.put_total(*found)
-
-    def _note_batch(self, batches: Any) -> None:
-        try:
-            if self._finder.note_batch(batches, self._ring.number):
-                self._ring.put_pass(self._finder.pass_steps)
-        except Exception:
-            self._finder = None
 
     def _repeats_step(self) -> bool:
         """Return whether this call of an optimizer is of a step of DeepSpeed's engine that is counted already."""

@@ -1,4 +1,7 @@
-"""The imports of a warm interpreter, and whether a fork of it may then be a rank (``warm.py``)."""
+"""
+The imports of a warm interpreter, what packages do meanwhile that tells whether their import can be every rank's, and
+whether a fork of the interpreter may then be a rank (``warm.py``).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from types import FrameType
     from typing import Any, Optional
 
 _DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri", "/dev/accel", "/dev/davinci")
@@ -19,12 +23,12 @@ class UnfitError(Exception):
 
 
 class State:
-    """The state of a warm interpreter. ``watch``: what ``warm_watch.py`` defines."""
+    """The state of a warm interpreter."""
 
-    def __init__(self, task: dict[str, Any], watch: dict[str, Any]) -> None:
+    def __init__(self, task: dict[str, Any]) -> None:
         self._task = task
-        self._reads = watch["Reads"](task["free"], set(task["left_out"]))
-        self._seeds = watch["Seeds"]()
+        self._reads = Reads(task["free"], set(task["left_out"]))
+        self._seeds = Seeds()
         self._began = time.monotonic()
         self._descriptors = _descriptors()
         self._before = set(sys.modules)
@@ -38,7 +42,7 @@ class State:
 
         self._temporary = "/tmp"  # noqa: S108 - tempfile's, where no variable says another
 
-        self.said = b""
+        self.printed = b""
         """What imports printed: each rank's log has it, as it would."""
 
         self.script: Any = None
@@ -48,12 +52,18 @@ class State:
         variables, folder = dict(os.environ), os.getcwd()
         with self._reads, self._seeds:
             stopped = self._import_all()
-        self._note_variables(variables)
+        set_by_program = {names[0] for module, names, _ in self._task["imports"] if not module}
+        for name in (variables.keys() | os.environ.keys()) - set_by_program:
+            if variables.get(name) != os.environ.get(name):
+                self._changed[name] = os.environ.get(name)
         self._taint()
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-        self.said = _content_of(1)
+        try:
+            self.printed = os.pread(1, 1 << 20, 0)
+        except OSError:
+            pass
         self._check()
         self._note_files()
         if os.getcwd() != folder:
@@ -92,20 +102,10 @@ class State:
         self.tainted = sorted(self._seeds.packages)
         if self.tainted:
             raise UnfitError("%s seeds random numbers while it is imported" % self.tainted[0])
-        try:
-            self.tainted = sorted(reads.find_tainted(differs))
-        except LookupError as error:
-            raise UnfitError(error.args[0]) from None
+        self.tainted = sorted(reads.find_tainted(differs))
         if self.tainted:
             looked = ", ".join(sorted(set(reads.seen) & set(differs)))
             raise UnfitError("%s looks at %s while it is imported" % (self.tainted[0], looked))
-
-    def _note_variables(self, before: dict[str, str]) -> None:
-        own = {names[0] for module, names, _ in self._task["imports"] if not module}
-        now = dict(os.environ)
-        for name in set(before) | set(now):
-            if before.get(name) != now.get(name) and name not in own:
-                self._changed[name] = now.get(name)
 
     def variables_after(self, env: dict[str, str]) -> dict[str, str]:
         """Return the variables of a rank as imports would have left them."""
@@ -180,7 +180,10 @@ class State:
         child = os.fork()
         if child == 0:
             # Whoever has only counted its devices cannot use them in a fork either.
-            os._exit(_knows_bad_fork(sys.modules.get("torch")))
+            torch = sys.modules.get("torch")
+            kinds = [getattr(torch, name, None) for name in ("cuda", "xpu", "mtia", "accelerator")]
+            asks = [getattr(kind, "_is_in_bad_fork", None) for kind in kinds]
+            os._exit(any(callable(ask) and ask() for ask in asks))
         if os.waitpid(child, 0)[1]:
             raise UnfitError("an import looked for devices, which a fork may then not use")
         alive = [_content("/proc/self/task/%s/comm" % task).strip() for task in os.listdir("/proc/self/task")]
@@ -202,14 +205,6 @@ class State:
             if _stamp(path) != stamp:
                 return path
         return ""
-
-
-def _knows_bad_fork(torch: Any) -> bool:
-    """Return, in a fork, whether PyTorch would say there that it cannot use its devices again."""
-    kinds = [getattr(torch, name, None) for name in ("cuda", "xpu", "mtia", "accelerator")]
-    return any(
-        callable(getattr(kind, "_is_in_bad_fork", None)) and kind._is_in_bad_fork() for kind in kinds if kind
-    )
 
 
 def _is_installed(spec: Any) -> bool:
@@ -239,14 +234,6 @@ def _descriptors() -> set[int]:
     return found
 
 
-def _content_of(descriptor: int) -> bytes:
-    """Return the content of the file that standard output is, at most a megabyte."""
-    try:
-        return os.pread(descriptor, 1 << 20, 0)
-    except OSError:
-        return b""
-
-
 def _stamp(path: str) -> tuple[int, int]:
     try:
         found = os.stat(path)
@@ -261,3 +248,203 @@ def _content(path: str) -> str:
             return file.read()
     except OSError:
         return ""
+
+
+# What packages look at, whom they import, and whether they seed random numbers, while they are imported.
+
+_BETWEEN = ("importlib", "_collections_abc", "os", "site", "sitecustomize", "drumline_warm", "")
+
+
+_PATH_MODULES = ("os", "posixpath", "pathlib", "pathlib._local")
+_ANY_FOLDER = (
+    "inspect",
+    "multiprocessing.process",
+    "rich",
+    "tempfile",
+    "torch._dynamo.config",
+    "torch._inductor.config",
+    "transformers.utils.auto_docstring",
+)
+"""
+Modules that ask which folder they are imported in, and make of it what is of no account, or each rank's
+(``warm_rank.py``).
+"""
+
+
+class _NotingFolder:
+    """A stand-in for ``os.getcwd``, which modules may keep as a function or make an attribute of a class of theirs."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._get = os.getcwd
+        self._names = names
+        self._is_on = True
+
+    def __call__(self) -> str:
+        if self._is_on:
+            frame: Optional[FrameType] = sys._getframe(1)
+            while frame is not None and frame.f_globals.get("__name__") in _PATH_MODULES:
+                frame = frame.f_back
+            name = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+            if name not in _ANY_FOLDER:
+                self._names.add(name)
+        return self._get()
+
+    def end(self) -> Any:
+        self._is_on = False
+        return self._get
+
+
+class Reads:
+    """The variables that are looked at meanwhile, by name, and by which packages; and who imports what must not be."""
+
+    def __init__(self, free: list[str], left_out: set[str]) -> None:
+        self._left_out = left_out
+        self.importers: dict[str, set[str]] = {}
+        self._exact = {name for name in free if not name.endswith("*")}
+        self._prefixes = tuple(name[:-1] for name in free if name.endswith("*"))
+        self._kind: Any = type(os.environ)
+        self._get = self._kind.__getitem__
+        self.seen: dict[str, set[str]] = {}
+        self.folder: set[str] = set()
+        """Modules that asked which folder they are in."""
+
+        self._getcwd = _NotingFolder(self.folder)
+
+    def __enter__(self) -> None:
+        reads, get = self, self._get
+
+        def noting(self: Any, key: Any) -> Any:
+            reads.note(key)
+            return get(self, key)
+
+        self._kind.__getitem__ = noting
+        os.getcwd = self._getcwd
+        sys.meta_path.insert(0, self)
+
+    def __exit__(self, *_: object) -> None:
+        self._kind.__getitem__ = self._get
+        os.getcwd = self._getcwd.end()
+        sys.meta_path.remove(self)
+
+    def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> None:
+        """Find nothing, but note who looks for it."""
+        if name in self._left_out:
+            self.importers.setdefault(name, set()).update(self._packages(sys._getframe(1)))
+
+    def note(self, key: Any) -> None:
+        name = os.fsdecode(key) if isinstance(key, bytes) else key
+        if not isinstance(name, str) or not (
+            name in self._exact or name.startswith(self._prefixes or ("\0",))
+        ):
+            return
+        packages = self._packages(sys._getframe(2))
+        if "tempfile" in packages and name in ("TMPDIR", "TEMP", "TMP"):
+            return  # It is made to look again.
+        self.seen.setdefault(name, set()).update(packages)
+
+    @staticmethod
+    def _packages(frame: Optional[FrameType]) -> set[str]:
+        """List the packages whose code is running, from that frame outwards."""
+        packages = set()
+        while frame is not None:
+            top = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+            if top not in _BETWEEN:
+                packages.add(top)
+            frame = frame.f_back
+        return packages
+
+    def find_tainted(self, differs: list[str]) -> set[str]:
+        """
+        Return the packages that looked at one of these, with those that were importing them.
+
+        Raises UnfitError where it was the standard library.
+        """
+        standard = getattr(sys, "stdlib_module_names", ())
+        found: set[str] = set()
+        for name in sorted(set(differs) & set(self.seen)):
+            others = {package for package in self.seen[name] if package not in standard}
+            if not others:
+                raise UnfitError("%s is looked at while modules are imported" % name)
+            found |= others
+        return found
+
+
+class Seeds:
+    """
+    The packages whose import has seeded the numbers that a rank would draw: these are seeded anew in each, as a fresh
+    process has them. The state that a module begins with is noted when it has just been imported.
+    """
+
+    def __init__(self) -> None:
+        self.packages: set[str] = set()
+        self._states: dict[str, Any] = {}
+        self._wrapping = False
+
+    def __enter__(self) -> None:
+        for name in _STATES:
+            self._note(name)
+        sys.meta_path.insert(0, self)
+
+    def __exit__(self, *_: object) -> None:
+        sys.meta_path.remove(self)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Find the specs of those modules as the other finders do."""
+        if name not in _STATES or self._wrapping:
+            return None
+        self._wrapping = True
+        try:
+            spec = None
+            for finder in sys.meta_path:
+                if finder is not self and hasattr(finder, "find_spec"):
+                    spec = spec or finder.find_spec(name, path, target)
+        finally:
+            self._wrapping = False
+        loader = getattr(spec, "loader", None)
+        if loader is not None and hasattr(loader, "exec_module"):
+            execute = loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                loader.__dict__.pop("exec_module", None)
+                execute(module)
+                self._note(name)
+
+            try:
+                loader.exec_module = exec_module
+            except AttributeError:
+                pass
+        return spec
+
+    def look(self, package: str) -> None:
+        """Note, after the import of that package, whether it has seeded random numbers."""
+        for name, before in self._states.items():
+            now = _state_of(name)
+            if now != before:
+                self._states[name] = now
+                self.packages.add(package)
+
+    def _note(self, name: str) -> None:
+        if name in sys.modules:
+            # The first draw makes many numbers, of which those that follow are: it changes the state, they do not.
+            draw = getattr(
+                sys.modules[name], {"random": "random", "numpy.random": "random_sample"}.get(name, ""), None
+            )
+            if draw is not None:
+                draw()
+            self._states[name] = _state_of(name)
+
+
+_STATES = ("random", "numpy.random", "torch")
+
+
+def _state_of(name: str) -> Any:
+    """Return a state that differs after a seed, and not after some draws; None where that cannot be told."""
+    module: Any = sys.modules.get(name)
+    try:
+        if name == "random":
+            return module.getstate()[1][:-1]
+        if name == "numpy.random":
+            return tuple(module.get_state()[1].tolist())
+        return module.default_generator.initial_seed()
+    except Exception:  # noqa: BLE001 - of another version
+        return None

@@ -56,7 +56,11 @@ class LauncherSocket:
         self._numbers = itertools.count(1)
         self._rank_shims: RankShims | None = None
         self._scratch = scratch
-        _write_programs(self.bin, path, address)
+        os.mkdir(self.bin, 0o700)
+        words = [_write_shim(self.bin, ssh_shim), path, address]
+        for name, mode in {"ssh": "ssh", "rsh": "ssh", "pdsh": "pdsh", "drumline-daemon": "daemon"}.items():
+            _write_python(self.bin, name, [*words, mode])
+        _write_python(self.bin, "deepspeed", [_write_shim(self.bin, deepspeed_shim), path])
         self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._server.bind(path)
@@ -176,14 +180,6 @@ class _Caller:
         self.number = number
         self.peer = peer
         self.heard = b""
-
-
-def _write_programs(folder: str, launcher_socket: str, address: str) -> None:
-    os.mkdir(folder, 0o700)
-    program = _write_shim(folder, ssh_shim)
-    for name, mode in {"ssh": "ssh", "rsh": "ssh", "pdsh": "pdsh", "drumline-daemon": "daemon"}.items():
-        _write_python(folder, name, [program, launcher_socket, address, mode])
-    _write_python(folder, "deepspeed", [_write_shim(folder, deepspeed_shim), launcher_socket])
 
 
 def _write_python(folder: str, name: str, words: list[str]) -> None:

@@ -66,9 +66,14 @@ class RemoteCommand:
         self._server.listen(64)
         self._server.setblocking(False)
         port = str(self._server.getsockname()[1])
-        self.channel = _ask_agent(
-            launcher_socket, kind, host, port, token, text, "input" if has_input else ""
-        )
+        peer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        peer.connect(launcher_socket)
+        words = (kind, host, port, token, text, "input" if has_input else "")
+        request = b"\0".join(map(os.fsencode, words))
+        peer.sendall(b"%010d" % len(request) + request)
+        self.channel = peer.detach()
+        """Where the agent answers."""
+
         self._token = token.encode()
         self._guests: dict[int, tuple[_socket.socket, bytes]] = {}
         """Who has connected and not yet shown all of the token: anybody on the machine can."""
@@ -184,15 +189,6 @@ def _write_all(descriptor: int, data: bytes) -> None:
             poller = select.poll()
             poller.register(descriptor, select.POLLOUT)
             poller.poll()
-
-
-def _ask_agent(launcher_socket: str, *words: str | bytes) -> int:
-    """Ask the agent for something; the descriptor on which it answers."""
-    peer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    peer.connect(launcher_socket)
-    payload = b"\0".join(word if isinstance(word, bytes) else os.fsencode(word) for word in words)
-    peer.sendall(b"%010d" % len(payload) + payload)
-    return peer.detach()
 
 
 def parse_exit_code(reply: str) -> int:

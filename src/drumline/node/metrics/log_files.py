@@ -59,7 +59,9 @@ class SampleLines:
         Add a line. ``now``: monotonic seconds. An error is said once, on standard error, and the next line tried again.
         """
         self._last.append((now, line))
-        if len(self._last) > 2 and not self._is_kept(self._last[0][0]):
+        # A little less than the interval will do: lines are a moment more or less apart.
+        interval_s = compute_kept_interval_s(self._size, self._interval_s) - self._interval_s / 2
+        if len(self._last) > 2 and self._last[0][0] - self._kept_at < interval_s:
             del self._last[0]
         try:
             if self._descriptor < 0:
@@ -81,12 +83,6 @@ class SampleLines:
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor = -1
-
-    def _is_kept(self, at: float) -> bool:
-        # A little less than the interval will do: lines are a moment more or less apart.
-        return (
-            at - self._kept_at >= compute_kept_interval_s(self._size, self._interval_s) - self._interval_s / 2
-        )
 
     def _open(self) -> None:
         """Open the file at the end of what earlier attempts have left. Raises OSError."""

@@ -173,7 +173,7 @@ def _find_limiting_group() -> Optional[tuple[str, tuple[str, str, bytes]]]:
     """Return the folder of the control group with the tightest limit of memory above this process; None: no limit."""
     try:
         with open("/proc/self/cgroup") as file:
-            own = [line.rstrip("\n").split(":", 2) for line in file]
+            own = [line.rstrip("\n").split(":", 2) for line in file if line.count(":") > 1]
         with open("/proc/self/mountinfo") as file:
             mounts = [line.split() for line in file]
         with open("/proc/meminfo", "rb") as file:
@@ -185,17 +185,16 @@ def _find_limiting_group() -> Optional[tuple[str, tuple[str, str, bytes]]]:
         version_2 = "cgroup2" in fields
         if not version_2 and not ("cgroup" in fields and "memory" in fields[-1].split(",")):
             continue
-        path = next((one[2] for one in own if _is_of_memory(one, version_2)), "")
+        path = ""
+        for number, controllers, group in own:
+            if not path and (number == "0" if version_2 else "memory" in controllers.split(",")):
+                path = group
         names = _VERSION_2 if version_2 else _VERSION_1
         for folder in _list_groups_above(path, root=fields[3], mount=fields[4]):
             limit = _read_limit(os.path.join(folder, names[0]))
             if limit is not None and limit < tightest:
                 tightest, found = limit, (folder, names)
     return found
-
-
-def _is_of_memory(group: Sequence[str], version_2: bool) -> bool:
-    return len(group) == 3 and (group[0] == "0" if version_2 else "memory" in group[1].split(","))
 
 
 def _list_groups_above(path: str, *, root: str, mount: str) -> list[str]:

@@ -228,6 +228,14 @@ class _RankTotal:
         self.is_io_known = False
         self.has_ended = False
 
+    def add(self, total: _Sum) -> None:
+        # What was waited for within the tree moves to the parent; what was not, such as a daemon, is lost.
+        self.cpu_s += (total.own + max(0, total.waited)) / process_usage.TICKS_PER_S
+        self.io = [before + max(0, more) for before, more in zip(self.io, total.io)]
+        self.memory = total.private + total.shared
+        self.peak = max(self.peak, self.memory)
+        self.processes, self.threads = total.processes, total.threads
+
 
 class _Sum:
     """The sums of one rank, while a look goes on."""
@@ -306,9 +314,11 @@ class RankUsage:
             if pid not in self._foreign and pid not in (self._agent, self.spared):
                 self._add(pid, sums)
                 yield
-        self._take_off_those_gone(sums)
+        for pid in [pid for pid, process in self._known.items() if process.seen != self._looks]:
+            process = self._known.pop(pid)
+            _subtract_process(process, sums.setdefault(process.rank, _Sum()))
         for number, rank in self._ranks.items():
-            _add_total(rank, sums.get(number) or _Sum())
+            rank.add(sums.get(number) or _Sum())
 
     def _may_find(self) -> bool:
         """
@@ -350,12 +360,6 @@ class RankUsage:
                 total.io = [sum_ + now - before for sum_, now, before in zip(total.io, io, process.io)]
                 process.io = io
 
-    def _take_off_those_gone(self, sums: dict[int, _Sum]) -> None:
-        gone = [pid for pid, process in self._known.items() if process.seen != self._looks]
-        for pid in gone:
-            process = self._known.pop(pid)
-            _subtract_process(process, sums.setdefault(process.rank, _Sum()))
-
     def _find(self, pid: int, stat: process_usage.ProcessStat) -> int:
         """Return the rank of a process: its parent's, and so on up to the first process of a rank, or to the agent."""
         below: list[int] = []
@@ -387,15 +391,6 @@ class RankUsage:
                 if number.isdigit() and int(number) in self._ranks:
                     return int(number)
         return NO_RANK
-
-
-def _add_total(rank: _RankTotal, total: _Sum) -> None:
-    # What was waited for within the tree moves to the parent; what was not, such as a daemon, is lost.
-    rank.cpu_s += (total.own + max(0, total.waited)) / process_usage.TICKS_PER_S
-    rank.io = [before + max(0, more) for before, more in zip(rank.io, total.io)]
-    rank.memory = total.private + total.shared
-    rank.peak = max(rank.peak, rank.memory)
-    rank.processes, rank.threads = total.processes, total.threads
 
 
 def _subtract_process(process: _KnownProcess, total: _Sum) -> None:

@@ -144,11 +144,8 @@ class StepRing:
         step = StepRecord(*_RECORD.unpack(data))
         # It may have been written over meanwhile, or be something else of the job's.
         is_whole = step.number == step.again == index + 1 and 0.0 < step.at < 1e11
-        return step if is_whole and all(map(_may_be_seconds, step[2:8])) else None
-
-
-def _may_be_seconds(value: float) -> bool:
-    return 0.0 <= value < 1e9 or math.isnan(value)
+        are_seconds = all(0.0 <= value < 1e9 or math.isnan(value) for value in step[2:8])
+        return step if is_whole and are_seconds else None
 
 
 # The file in which a rank counts looks at its stack (``node/hook/looks.py``), for the agent.

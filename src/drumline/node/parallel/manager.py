@@ -325,7 +325,9 @@ class Manager:
             for number in range(min(self._settings.workers, len(self._left))):
                 self._start(number)
             while self._workers:
-                ready = self._selector.select(self._until_timeout())
+                soonest = min(worker.deadline for worker in self._workers)
+                timeout_s = None if soonest == float("inf") else max(0.0, soonest - time.monotonic())
+                ready = self._selector.select(timeout_s)
                 for key, _ in ready:
                     self._listen(key.fileobj)  # type: ignore[arg-type]
                 self._end_late()
@@ -337,10 +339,6 @@ class Manager:
         worker = Worker(number, self._words, self._settings.level)
         self._workers.add(worker)
         self._selector.register(worker, selectors.EVENT_READ)
-
-    def _until_timeout(self) -> Optional[float]:
-        soonest = min((worker.deadline for worker in self._workers), default=float("inf"))
-        return None if soonest == float("inf") else max(0.0, soonest - time.monotonic())
 
     def _listen(self, worker: Worker) -> None:
         try:

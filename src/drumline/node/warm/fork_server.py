@@ -55,8 +55,11 @@ class PoolRequest:
         if any(one[:3] != first[:3] for one in self.programs):
             raise command.NotWarm("the ranks of a node run different programs")
         self._found = imports.find_imports(first)
-        if mode != "on" and not any(_is_foreign(one.module) for one in self._found.imports):
-            raise command.NotWarm(_explain_nothing(self._found))
+        standard = getattr(sys, "stdlib_module_names", ())
+        tops = {each.module.partition(".")[0] for each in self._found.imports}
+        if mode != "on" and tops.issubset(standard):
+            until = f"; {self._found.until}" if self._found.until else ""
+            raise command.NotWarm(f"nothing to import ahead{until}")
         # What a rank is started with, and what its interpreter may not have.
         self._split = split_variables([one.env for one in self.programs], tasks[0].secrets)
         self._check_secrets(first, tasks)
@@ -104,7 +107,7 @@ class PoolRequest:
             "bound": program.cwd if is_relative else "",
             "imports": _list_import_steps(self._found),
             "left_out": sorted(imports.LEFT_OUT),
-            "asked": sorted({one.module.partition(".")[0] for one in self._found.imports}),
+            "asked": sorted({each.module.partition(".")[0] for each in self._found.imports}),
             "free": self._split.free,
             "differs": self._split.differs,
             "skip": [],
@@ -262,15 +265,6 @@ def _describe_rank(task: Task, program: Program) -> dict[str, Any]:
         "variables": task.env,
         "folder": task.cwd,
     }
-
-
-def _is_foreign(module: str) -> bool:
-    """Return whether a module is not of the standard library."""
-    return module.partition(".")[0] not in getattr(sys, "stdlib_module_names", ())
-
-
-def _explain_nothing(found: ProgramImports) -> str:
-    return f"nothing to import ahead; {found.until}" if found.until else "nothing to import ahead"
 
 
 def _find_shadow(folder: str, names: Sequence[str]) -> str:

@@ -75,30 +75,16 @@ _SAFE_METHODS = frozenset(
 _NOT_SET = re.compile("[\0\ud800-\udfff]")
 """What a variable of an environment cannot hold."""
 
-_SIMPLE = (ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context)
-_COMPOUND = (
-    ast.BinOp,
-    ast.UnaryOp,
-    ast.BoolOp,
-    ast.Compare,
-    ast.IfExp,
-    ast.JoinedStr,
-    ast.FormattedValue,
-    ast.Tuple,
-    ast.List,
-    ast.Dict,
-    ast.Set,
-    ast.Starred,
-    ast.Subscript,
-    ast.Slice,
-    ast.Attribute,
-    ast.keyword,
-    ast.ListComp,
-    ast.SetComp,
-    ast.DictComp,
-    ast.GeneratorExp,
-    ast.comprehension,
+_SAFE_NODES = (
+    *(ast.Constant, ast.Name, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context),
+    *(ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.JoinedStr, ast.FormattedValue),
+    *(ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.Subscript, ast.Slice, ast.Attribute),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.comprehension),
+    *(ast.keyword, ast.arguments, ast.arg, ast.Pass, ast.Global, ast.Expr, ast.Assert, ast.If),
+    *(ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete),
 )
+"""What changes nothing by itself, and imports nothing, if no part of it does."""
+
 _IMPORT_STATE = frozenset(
     ("os.environ", "os.environb", "sys.path", "sys.modules", "sys.meta_path", "sys.path_hooks")
 )
@@ -118,127 +104,61 @@ def get_dotted_name(node: ast.AST | None) -> str:
     return ".".join((node.id, *reversed(parts)))
 
 
-def is_expression(node: ast.AST | None) -> bool:
-    if node is None or isinstance(node, _SIMPLE):
-        return True
-    if isinstance(node, ast.Lambda):
-        return _are_arguments(node.args)
+def is_safe(node: ast.AST) -> bool:
+    """Return whether code neither imports nor changes anything but names and containers of its own."""
+    if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+        own = node.value if isinstance(node, ast.Subscript) else None
+        return isinstance(own, ast.Name) and own.id != "environ" and is_safe(node.slice)  # type: ignore[union-attr]
+    if isinstance(node, ast.Name):
+        return isinstance(node.ctx, ast.Load) or node.id not in _MEANT_FOR_IMPORT
     if get_dotted_name(node) in _IMPORT_STATE:
         return False
-    if isinstance(node, ast.Subscript) and get_dotted_name(node.value) == "os.environ":
-        return is_expression(node.slice)
-    if isinstance(node, ast.Compare):
-        return _are(
-            side for side in (node.left, *node.comparators) if get_dotted_name(side) not in _IMPORT_STATE
-        )
-    if isinstance(node, ast.Call):
-        return _is_known(node.func) and _are((*node.args, *node.keywords))
-    return isinstance(node, _COMPOUND) and _are(ast.iter_child_nodes(node))
-
-
-def _are(nodes: Iterable[ast.AST | None]) -> bool:
-    return all(is_expression(node) for node in nodes)
-
-
-def _is_known(function: ast.expr) -> bool:
-    if _SAFE_CALLS.fullmatch(get_dotted_name(function)):
+    if type(node).__name__ == "TypeAlias":
         return True
-    return (
-        isinstance(function, ast.Attribute)
-        and function.attr in _SAFE_METHODS
-        and is_expression(function.value)
-    )
+    parts = _list_parts(node)
+    return parts is not None and all(map(is_safe, parts))
 
 
-def _are_arguments(arguments: ast.arguments) -> bool:
-    return _are((*arguments.defaults, *arguments.kw_defaults))
-
-
-def is_statement(node: ast.stmt) -> bool:
-    """Return whether a statement neither imports nor changes anything but names and containers of its own."""
-    if isinstance(node, (ast.Pass, ast.Global)):
-        return True
-    if isinstance(node, (ast.Expr, ast.AugAssign, ast.AnnAssign)):
-        target = None if isinstance(node, ast.Expr) else node.target
-        noted = node.annotation if isinstance(node, ast.AnnAssign) else None
-        return _is_target(target) and _are((node.value, noted))
-    if isinstance(node, (ast.Assign, ast.Delete)):
-        return all(map(_is_target, node.targets)) and (
-            isinstance(node, ast.Delete) or is_expression(node.value)
-        )
+def _list_parts(node: ast.AST) -> Iterable[ast.AST] | None:
+    """Return the parts of code that are run where it stands; None for code that is not safe whatever its parts are."""
+    if isinstance(node, ast.Lambda):
+        return (node.args,)
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return (
-            _are_decorators(node.decorator_list)
-            and _are_arguments(node.args)
-            and _are(_list_annotations(node))
-        )
+        return [*_list_decorator_parts(node), node.args, *([node.returns] if node.returns else [])]
     if isinstance(node, ast.ClassDef):
-        return (
-            _are_decorators(node.decorator_list) and _are((*node.bases, *node.keywords)) and _all(node.body)
-        )
-    if isinstance(node, ast.If):
-        return is_expression(node.test) and _all((*node.body, *node.orelse))
-    if isinstance(node, ast.Assert):
-        return _are((node.test, node.msg))
-    return type(node).__name__ == "TypeAlias"
+        return [*_list_decorator_parts(node), *node.bases, *node.keywords, *node.body]
+    if isinstance(node, ast.Call):
+        function = node.func
+        if _SAFE_CALLS.fullmatch(get_dotted_name(function)):
+            return (*node.args, *node.keywords)
+        is_method = isinstance(function, ast.Attribute) and function.attr in _SAFE_METHODS
+        return (function.value, *node.args, *node.keywords) if is_method else None  # type: ignore[attr-defined]
+    if isinstance(node, ast.Compare):
+        return [side for side in (node.left, *node.comparators) if get_dotted_name(side) not in _IMPORT_STATE]
+    if isinstance(node, ast.Subscript) and get_dotted_name(node.value) == "os.environ":
+        return (node.slice,)
+    return ast.iter_child_nodes(node) if isinstance(node, _SAFE_NODES) else None
 
 
-def _all(nodes: Iterable[ast.stmt]) -> bool:
-    return all(is_statement(node) for node in nodes)
-
-
-def _is_target(node: ast.expr | None) -> bool:
-    if isinstance(node, (ast.Tuple, ast.List)):
-        return all(map(_is_target, node.elts))
-    if isinstance(node, ast.Starred):
-        return _is_target(node.value)
-    if isinstance(node, ast.Subscript):
-        return isinstance(node.value, ast.Name) and node.value.id != "environ" and is_expression(node.slice)
-    return node is None or (isinstance(node, ast.Name) and node.id not in _MEANT_FOR_IMPORT)
-
-
-def _are_decorators(nodes: Iterable[ast.expr]) -> bool:
-    """Return whether decorators are safe; they are called with the function in any case."""
-    for node in nodes:
-        inner = (*node.args, *node.keywords, node.func) if isinstance(node, ast.Call) else (node,)
-        if not _are(inner):
-            return False
-    return True
-
-
-def _list_annotations(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterable[ast.AST | None]:
-    arguments = node.args
-    named = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    yield from (argument.annotation for argument in named)
-    yield from (argument.annotation for argument in (arguments.vararg, arguments.kwarg) if argument)
-    yield node.returns
+def _list_decorator_parts(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> Iterable[ast.AST]:
+    """Yield the parts of decorators, which are taken to return what they are given."""
+    for decorator in node.decorator_list:
+        yield from ast.iter_child_nodes(decorator) if isinstance(decorator, ast.Call) else (decorator,)
 
 
 def find_set_variable(node: ast.stmt) -> tuple[str, str, bool] | None:
     """Return name and value of a variable that a statement sets, and whether only where it is not set; else None."""
+    words: list[ast.expr] = []
+    is_default = isinstance(node, ast.Expr)
     if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
         target = node.targets[0]
         words = [target.slice, node.value] if get_dotted_name(target.value) == "os.environ" else []
-        return _read_literals(words, is_default=False)
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and not node.value.keywords:
-        call = node.value
-        return _read_literals(
-            call.args if get_dotted_name(call.func) == "os.environ.setdefault" else [], is_default=True
-        )
-    return None
-
-
-def _read_literals(nodes: list[ast.expr], is_default: bool) -> tuple[str, str, bool] | None:
-    values = [node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    if (
-        len(nodes) != 2
-        or len(values) != 2
-        or _NOT_SET.search("".join(values))
-        or "=" in values[0]
-        or not values[0]
-    ):
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and not node.value.keywords:
+        words = node.value.args if get_dotted_name(node.value.func) == "os.environ.setdefault" else []
+    texts = [word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str)]
+    if len(words) != 2 or len(texts) != 2 or not re.fullmatch(r"[^=\0\ud800-\udfff]+", texts[0]):
         return None
-    return values[0], values[1], is_default
+    return None if _NOT_SET.search(texts[1]) else (texts[0], texts[1], is_default)
 
 
 LEFT_OUT = frozenset((
@@ -397,7 +317,7 @@ class _ImportWalk:
             self._statements((*node.body, *node.orelse, *node.finalbody), file)
         elif isinstance(node, ast.If) and self._branch(node, file) is not None:
             self._statements(self._branch(node, file) or (), file)
-        elif not self._sets_variable(node) and not is_statement(node):
+        elif not self._sets_variable(node) and not is_safe(node):
             raise ScanStopped(f"{self._where(node, file)}: {_show_line(node, file)}")
 
     def _where(self, node: ast.stmt, file: _ProgramFile) -> str:

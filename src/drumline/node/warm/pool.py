@@ -26,6 +26,7 @@ import time
 from typing import Any, Optional
 
 from drumline.contract.folder import write_whole
+from drumline.contract.record import NamedTuple
 from drumline.linux import kernel, process_usage
 from drumline.node.warm import pool_folder
 
@@ -51,6 +52,8 @@ _POLL_INTERVAL_S = 2.0
 _PEER_TIMEOUT_S = 10.0
 
 _MAX_CLIENTS = 256
+_MAX_PROGRAMS = 64
+"""Of which it is remembered what each rank must import itself."""
 
 
 class WarmPool:
@@ -59,7 +62,10 @@ class WarmPool:
         self._lifeline = lifeline
         self._listener = listener
         self._inode = os.stat(os.path.join(folder, pool_folder.SOCKET)).st_ino
-        self._idle_s = _read_idle_limit_s()
+        try:
+            self._idle_s = max(0.0, float(os.environ.get(IDLE_VARIABLE, IDLE_S)))
+        except ValueError:
+            self._idle_s = IDLE_S
         self._used = time.monotonic()
         self._warm: dict[int, WarmInterpreter] = {}
         """By the descriptor of its socket."""
@@ -68,16 +74,17 @@ class WarmPool:
         self._unfit: dict[str, tuple[str, float]] = {}
         """By key: why, and until when that is believed."""
 
-        self._learned = PerRankPackages(os.path.join(folder, "per_rank_packages.json"))
+        self._learned_path = os.path.join(folder, "per_rank_packages.json")
+        self._learned: dict[str, dict[str, Any]] = {}
+        """
+        By key, the packages that each rank must import itself, and what they had imported: so it is found out once,
+        whichever warm pool found it. It is a help alone, and looked at again whenever something is imported.
+        """
+
+        with contextlib.suppress(OSError, ValueError), open(self._learned_path, encoding="utf-8") as file:
+            self._learned = json.load(file)
         self._poller = select.poll()
         self._is_told = self._had_any = False
-
-    def replace_others(self) -> None:
-        """Stop pools of other versions, which no job will ask again; what their ranks need stays until those end."""
-        for path in pool_folder.list_other_versions(self._folder):
-            with contextlib.suppress(OSError), pool_folder.connect_to_pool(path) as peer:
-                peer.sendall(b'{"do": "stop", "pid": null}\n')
-                peer.recv(1 << 16)
 
     def run(self) -> None:
         """Serve until nobody has asked for anything for a while, or the folder is gone. Blocks."""
@@ -163,7 +170,7 @@ class WarmPool:
         spec, key = client.spec, _compute_key(client.spec)
         why, until = self._unfit.get(key, ("", 0.0))
         if why and time.monotonic() < until:
-            self._refuse(client, why)
+            client.refuse(why)
             return
         for one in self._warm.values():
             if one.key == key and one.suits(spec):
@@ -183,7 +190,7 @@ class WarmPool:
             why = f"{spec['python']} cannot be held: {error.strerror}"
             self._unfit[key] = (why, time.monotonic() + IDLE_S)
             for client in waiting:
-                self._refuse(client, why)
+                client.refuse(why)
             return
         one.waiting = waiting
         self._had_any = True
@@ -223,13 +230,15 @@ class WarmPool:
         known = set(one.spec["skip"])
         if tainted - known and one.round < _MAX_ROUNDS:
             learned = {"skip": sorted(known | tainted), "closure": message.get("closure", [])}
-            self._learned.add(one.key, learned)
+            self._learned = dict([*self._learned.items(), (one.key, learned)][-_MAX_PROGRAMS:])
+            with contextlib.suppress(OSError):
+                write_whole(self._learned_path, json.dumps(self._learned))
             self._begin(one.key, leave_out_packages(one.spec, learned), waiting, one.round + 1)
             return
         why = str(message["unfit"])
         self._unfit[one.key] = (why, time.monotonic() + IDLE_S)
         for client in waiting:
-            self._refuse(client, why)
+            client.refuse(why)
 
     def _hand(self, one: WarmInterpreter, client: WaitingAgent, *, reused: bool) -> None:
         """Have the interpreter fork a fork server, and give the agent its socket."""
@@ -263,15 +272,10 @@ class WarmPool:
             client.peer.close()
         except (OSError, ValueError):
             self._end(one, "")
-            self._refuse(client, "the warm interpreter has ended")
+            client.refuse("the warm interpreter has ended")
         finally:
             ours.close()
             theirs.close()
-
-    def _refuse(self, client: WaitingAgent, why: str) -> None:
-        with contextlib.suppress(OSError):
-            pool_folder.send(client.peer, {"unfit": why})
-        client.peer.close()
 
     def _end(self, one: WarmInterpreter, why: str) -> None:
         """End the interpreter; its fork servers serve their agents to the end."""
@@ -285,7 +289,7 @@ class WarmPool:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(one.pid, 0)
         for client in one.waiting:
-            self._refuse(client, why)
+            client.refuse(why)
         one.waiting = []
 
     def _look(self) -> None:
@@ -308,50 +312,6 @@ def _compute_key(spec: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _read_idle_limit_s() -> float:
-    try:
-        return max(0.0, float(os.environ.get(IDLE_VARIABLE, IDLE_S)))
-    except ValueError:
-        return IDLE_S
-
-
-# The packages that each rank must import itself, remembered from one warm pool to the next.
-
-
-_MAX_PROGRAMS = 64
-
-
-class PerRankPackages:
-    """
-    The packages that are each rank's own to import, by key, so that it is found out once: next time the others are
-    imported at once. It is a help alone, and looked at again whenever something is imported.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._known: dict[str, dict[str, Any]] = {}
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as file:
-                known = json.load(file)
-            self._known = {key: one for key, one in known.items() if _is_entry(one)}
-
-    def get(self, key: str) -> dict[str, Any] | None:
-        return self._known.get(key)
-
-    def add(self, key: str, learned: dict[str, Any]) -> None:
-        self._known.pop(key, None)
-        self._known[key] = learned
-        while len(self._known) > _MAX_PROGRAMS:
-            del self._known[next(iter(self._known))]
-        with contextlib.suppress(OSError):
-            write_whole(self._path, json.dumps(self._known))
-
-
-def _is_entry(one: Any) -> bool:
-    lists = [one.get(name) for name in ("skip", "closure")] if isinstance(one, dict) else [None]
-    return all(isinstance(found, list) and all(isinstance(name, str) for name in found) for found in lists)
-
-
 def leave_out_packages(spec: dict[str, Any], learned: dict[str, Any]) -> dict[str, Any]:
     """Return that spec without the packages that it must leave out; the modules that they had imported come instead."""
     # What the program sets in between must be set before what follows, and not before the rest.
@@ -371,15 +331,19 @@ _ANSWER_TIMEOUT_S = 30.0
 _TASK_FIELDS = ("target", "imports", "asked", "free", "differs", "skip", "left_out")
 
 
-class WaitingAgent:
+class WaitingAgent(NamedTuple):
     """
     An agent that waits for its fork server. ``ranks``: how many it will fork; ``spec``: of what, as it is for them.
     """
 
-    def __init__(self, peer: socket.socket, ranks: int, spec: dict[str, Any]) -> None:
-        self.peer = peer
-        self.ranks = ranks
-        self.spec = spec
+    peer: socket.socket
+    ranks: int
+    spec: dict[str, Any]
+
+    def refuse(self, why: str) -> None:
+        with contextlib.suppress(OSError):
+            pool_folder.send(self.peer, {"unfit": why})
+        self.peer.close()
 
 
 class WarmInterpreter:

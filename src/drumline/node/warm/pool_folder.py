@@ -82,15 +82,19 @@ def choose_pool_folder(home: str, host: str) -> str:
     return os.path.join(home, "warm", host, f"{fingerprint_process()}-{_fingerprint_sources()}")
 
 
-def list_other_versions(path: str) -> list[str]:
-    """Return the folders of warm pools of other versions for processes like this one."""
+def stop_other_versions(path: str) -> None:
+    """
+    Stop pools of other versions for processes like this one, which no job will ask again; what their ranks need stays
+    until those end.
+    """
     parent, name = os.path.split(path)
-    kept = name.partition("-")[0] + "-"
-    try:
-        names = os.listdir(parent)
-    except OSError:
-        return []
-    return [os.path.join(parent, one) for one in names if one.startswith(kept) and one != name]
+    of_this_kind = name.partition("-")[0] + "-"
+    with contextlib.suppress(OSError):
+        for other in os.listdir(parent):
+            if other.startswith(of_this_kind) and other != name:
+                with contextlib.suppress(OSError), connect_to_pool(os.path.join(parent, other)) as peer:
+                    peer.sendall(b'{"do": "stop", "pid": null}\n')
+                    peer.recv(1 << 16)
 
 
 def make_pool_folder(path: str) -> None:

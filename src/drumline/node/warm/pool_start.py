@@ -118,15 +118,19 @@ def _become_pool(folder: str, writer: int, lifeline: int) -> None:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         kernel.append_output(log, os.O_TRUNC | os.O_NOFOLLOW)
         # The pipe too: it ends when this process does.
-        _close_all_but({listener[0].fileno(), listener[1], lifeline, writer})
+        kept = {listener[0].fileno(), listener[1], lifeline, writer}
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 2 and int(name) not in kept:
+                with contextlib.suppress(OSError):
+                    os.close(int(name))
         os.chdir("/")
         kernel.set_process_name("drumline-warm")
         with contextlib.suppress(OSError):
             # It was forked, and would be seen with the words and variables of whoever submitted the first job.
-            runpy.run_path(os.path.join(HOOK, "warm_rank.py"))["show"](["drumline-warm:", "keeper"], {})
+            runpy.run_path(os.path.join(HOOK, "warm.py"))["show"](["drumline-warm:", "keeper"], {})
         pool = WarmPool(folder, listener[0], lifeline)
         if lifeline < 0:
-            pool.replace_others()
+            pool_folder.stop_other_versions(folder)
         pool.run()
         code = 0
     except BaseException:  # noqa: BLE001 - the top of a process: nothing above would say it
@@ -166,13 +170,6 @@ def _listen(folder: str) -> Optional[_Listening]:
         os.umask(before)
     listener.listen(64)
     return listener, lock
-
-
-def _close_all_but(numbers: set[int]) -> None:
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) not in numbers:
-            with contextlib.suppress(OSError):
-                os.close(int(name))
 
 
 if __name__ == "__main__":

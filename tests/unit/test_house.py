@@ -32,7 +32,7 @@ LATE_IMPORTS = {
         "a verb loads its own modules, help and completion none; a cell of a notebook, the environment of its kernel",
         "cli contract control engines linux spec supervisor",
     ),
-    "compat": ("the translator of an older SDK is loaded by users of that SDK", "compat spec"),
+    "compat": ("the translator of an older SDK is loaded by users of that SDK", "spec"),
     "contract": ("errors of a state directory that most processes never meet", "contract"),
     "control": (
         "a verb loads no other verb's modules, no database and no remote service",
@@ -44,7 +44,7 @@ LATE_IMPORTS = {
     ),
     "node": ("launchers, warm starts and stacks are loaded by jobs that need them", "node"),
     "plan": ("addresses and parallel jobs are in few plans", "contract spec"),
-    "sdk": ("operations of a client are loaded at their first use", "compat contract control sdk spec"),
+    "sdk": ("operations of a client are loaded at their first use", "contract control sdk"),
     "spec": ("a job file loads the schema of its own type", "contract spec"),
     "staging": (
         "the client of a service is loaded by the process that speaks to it",

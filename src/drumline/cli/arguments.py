@@ -8,7 +8,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from drumline.contract.errors import UsageError
+from drumline.contract.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -258,8 +258,6 @@ def find_job(
     if is_final and first not in naming.SHORT and not (is_asked and sys.stdin.isatty()):
         whole = naming.find_name(first)
         if whole != first:
-            from drumline.contract.errors import NotFoundError
-
             hint = f"did you mean {whole!r}? Without a question on a terminal, give the whole name"
             raise NotFoundError(f"there is no job {first!r}", hint)
     if is_final or changes:

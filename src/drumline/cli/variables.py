@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import UsageError
+from drumline.contract.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -111,8 +111,6 @@ def _read_file(name: str, path: str) -> str:
         with open(os.path.expanduser(path), "rb") as file:
             return _without_newline(file.read(_MOST_BYTES))
     except OSError as error:
-        from drumline.contract.errors import NotFoundError
-
         raise NotFoundError(f"--secret {name}: {path}: {error.strerror}") from error
 
 

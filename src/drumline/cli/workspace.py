@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_name, add_output, add_set, get_name, parse_count, run_verb
-from drumline.cli.entities import load_entity, parse_tags
+from drumline.cli.entities import load_entity, parse_edits, parse_tags
 from drumline.contract.errors import UsageError
+from drumline.contract.folder import current_workspace
 from drumline.contract.words import format_count
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ def _get_name(arguments: Namespace) -> str:
 
 def _find_workspace(arguments: Namespace) -> Workspace:
     """Return the named workspace, else that of DRUMLINE_WORKSPACE or ``drumline configure``, used or not."""
-    from drumline.contract.folder import current_workspace
     from drumline.control.settings import workspaces
 
     is_named = arguments.given or arguments.name or arguments.workspace_name
@@ -148,7 +148,6 @@ def _update_arguments(parser: Parser) -> None:
 
 def _update(arguments: Namespace) -> int:
     """Apply flags over the file, then ``--set`` and ``--remove`` over both, as az does."""
-    from drumline.cli.entities import parse_edits
     from drumline.control.settings import workspaces
     from drumline.spec.entity import to_dict
     from drumline.spec.registered.workspace import UNUSED, Workspace

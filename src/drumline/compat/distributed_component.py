@@ -7,6 +7,7 @@ import re
 
 from drumline.compat.run_configuration.environment import DEFAULT_CPU_IMAGE
 from drumline.contract.errors import SpecError
+from drumline.spec.hints import did_you_mean
 from drumline.spec.jobs.command import CommandComponent
 from drumline.spec.kinds.records import Record
 from drumline.spec.kinds.values import (
@@ -373,8 +374,6 @@ def _command(text: str | None, node: Node | None, path: str, values: dict[str, A
     for group, name in dict.fromkeys(_PLACEHOLDER.findall(text)):
         known = values.get(group) or {}
         if name not in known:
-            from drumline.spec.hints import did_you_mean
-
             hint = did_you_mean(name, known) or f"{group}: " + (", ".join(known) or "none")
             report.add(f"{path} refers to {{{group}.{name}}}, which is not declared", node, path, hint)
     whole = _OPTIONAL.sub(

@@ -21,6 +21,7 @@ from drumline.compat.run_configuration.environment import (
 )
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import read_signature, whole
+from drumline.spec.hints import did_you_mean
 from drumline.spec.jobs.command import Command
 
 TYPE_CHECKING = False
@@ -43,8 +44,6 @@ def refuse_unknown(given: Iterable[str], kind: type, unused: tuple[str, ...] = (
     for name in given:
         if name in unused or name.startswith("_"):
             continue
-        from drumline.spec.hints import did_you_mean
-
         known = (*_list_keywords(kind), *unused)
         if name not in known:
             raise SpecError(f"unknown keyword {name!r} in {kind.__name__}", did_you_mean(name, known))

@@ -16,6 +16,7 @@ from drumline.contract.record import NamedTuple
 from drumline.control.facts.start import describe_start
 from drumline.control.jobs import lookup, stored_code
 from drumline.control.jobs.recovery import recover
+from drumline.staging import file_copy
 from drumline.staging.snapshot.partial_folder import snapshot_path
 
 if TYPE_CHECKING:
@@ -509,8 +510,6 @@ def _open(file: _StoredFile) -> int:
 
 
 def _hash(file: _StoredFile) -> str:
-    from drumline.staging import file_copy
-
     descriptor = _open(file)
     try:
         return file_copy.compute_digest(descriptor).hex()[:_HASH_LETTERS]

@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from drumline.contract.errors import SpecError, UsageError
 from drumline.control.assets import assets, datastores
+from drumline.control.assets.asset_records import problems_of
 from drumline.sdk.operations import Operations, print_warnings
 from drumline.spec.jobs.component import Component
+from drumline.spec.jobs.validate import ValidationResult
+from drumline.spec.load import load_component
 from drumline.spec.parts.environment import Environment
 from drumline.spec.registered.assets import Data, Model
 from drumline.spec.registered.datastores import Datastore, HiddenCredentials
@@ -22,7 +25,6 @@ from drumline.spec.registered.datastores import Datastore, HiddenCredentials
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drumline.spec.jobs.validate import ValidationResult
 
 T = TypeVar("T")
 
@@ -179,8 +181,6 @@ class ComponentOperations(_Versioned[Component]):
         Raises SpecError, PlanError; UsageError for a version that is there and is another component.
         """
         if isinstance(component, FunctionType):
-            from drumline.spec.load import load_component
-
             component = load_component(component)
         return self._create(component, version=version, check=not skip_validation)
 
@@ -192,9 +192,6 @@ class ComponentOperations(_Versioned[Component]):
         self, component: Component, raise_on_failure: bool = False, **kwargs: Any
     ) -> ValidationResult:
         """Return every problem; raise SpecError with them when asked to."""
-        from drumline.control.assets.asset_records import problems_of
-        from drumline.spec.jobs.validate import ValidationResult
-
         problems = problems_of(component)
         if problems and raise_on_failure:
             raise SpecError(problems)

@@ -14,11 +14,16 @@ from drumline.contract import status
 from drumline.contract.errors import SpecError
 from drumline.control.facts import description
 from drumline.control.jobs import listing, lookup
+from drumline.control.jobs.ending import cancel
+from drumline.control.jobs.recovery import recover
+from drumline.control.logs import stream
+from drumline.control.submission.run_folder import forget_stored_name, name_taken
 from drumline.sdk.job_list import JobList
 from drumline.sdk.job_views import JobViews, Poller, job_failed
 from drumline.sdk.notebook.kernel import describe_interrupt, is_kernel
 from drumline.sdk.operations import fixed_part, from_description, print_warnings
 from drumline.spec.jobs.validate import validate
+from drumline.spec.paths import default_experiment_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,7 +52,6 @@ class JobOperations(JobViews):
 
         Raises SpecError, PlanError; nothing was created or edited then.
         """
-        from drumline.control.submission.run_folder import forget_stored_name, name_taken
         from drumline.control.submission.submit import submit
 
         given = {
@@ -72,8 +76,6 @@ class JobOperations(JobViews):
                 properties=job.properties or None,
             )
         if job.experiment_name is None:
-            from drumline.spec.paths import default_experiment_name
-
             job.experiment_name = default_experiment_name(os.getcwd())
         submitted = submit(job, check=not skip_validation)
         print_warnings(submitted.warnings)
@@ -136,7 +138,6 @@ class JobOperations(JobViews):
     ) -> None:
         """Copy to ``download_path``/artifacts and /named-outputs. Raises UsageError while the job has not ended."""
         from drumline.control.jobs.download import download
-        from drumline.control.jobs.recovery import recover
 
         recover(lookup.folder_of(name))
         download(name, os.fspath(download_path), output=output_name or "", everything=all)
@@ -167,8 +168,6 @@ class JobOperations(JobViews):
 
     def begin_cancel(self, name: str, **kwargs: Any) -> Poller:
         """Ask for the job's end, and return something whose ``result()`` waits for it."""
-        from drumline.control.jobs.ending import cancel
-
         cancel(name)
         return Poller(name)
 
@@ -232,8 +231,6 @@ def _show_live(folder: RunFolder) -> Outcome:
 
 
 def _print_logs(folder: RunFolder) -> Outcome:
-    from drumline.control.logs import stream
-
     sys.stdout.write(stream.header(folder))
     show = stream.StreamOptions()
     outcome = stream.follow(folder, sys.stdout, show)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
+from drumline.contract.drills import END, KINDS, DrillRequest
 from drumline.contract.errors import JobFailedError, UsageError, WaitTimeoutError
 from drumline.contract.mlflow import FILES
 from drumline.contract.plan import Plan
@@ -16,8 +17,9 @@ from drumline.contract.words import format_seconds
 from drumline.control import times
 from drumline.control.facts import description
 from drumline.control.jobs import lookup, recovery
-from drumline.control.jobs.ending import wait_for_end
+from drumline.control.jobs.ending import preempt, wait_for_end
 from drumline.control.jobs.recovery import recover
+from drumline.control.logs.history import LogChoice
 from drumline.control.logs.matching import Matcher
 from drumline.control.logs.stream import has_ranks
 from drumline.control.logs.view import LogView, choose_ranks, print_logs
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from drumline.contract.folder import RunFolder
-    from drumline.control.logs.history import LogChoice
     from drumline.sdk.notebook.difference import JobDifferences
     from drumline.spec.jobs.command import Command
     from drumline.tracking.series import Series
@@ -123,8 +124,6 @@ class JobViews(Operations):
         Raises JobFailedError with the one-sentence reason if it failed, unless ``raise_on_error`` is False;
         WaitTimeoutError, a TimeoutError, if it has not ended in time: it continues.
         """
-        from drumline.control.jobs.ending import wait_for_end
-
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             has_ended = wait_for_end(lookup.folder_of(name), deadline)
@@ -175,8 +174,6 @@ class JobViews(Operations):
         ``attempt``: from 0; None: all. ``grep``: a regular expression. ``since``: ``"10m"`` or a time.
         ``prefix``: whether lines begin with rank and node; None: if there are several ranks. Raises UsageError.
         """
-        from drumline.control.logs.history import LogChoice
-
         choice = LogChoice(attempt=attempt, tail=tail)
         chosen = "" if rank is None else str(rank)
         is_one = prefix is None and isinstance(rank, int)
@@ -189,7 +186,6 @@ class JobViews(Operations):
         ``drumline job top -o json``; of a pipeline or sweep ``jobs``, its steps or trials that run.
         """
         from drumline.control.facts.usage import describe_usage
-        from drumline.control.jobs.recovery import recover
 
         folder = lookup.folder_of(name)
         return describe_usage(folder, recover(folder))
@@ -211,7 +207,6 @@ class JobViews(Operations):
         and the ``longest`` phase, with the keys of ``drumline job show --timeline -o json``.
         """
         from drumline.control.facts.start import describe_start
-        from drumline.control.jobs.recovery import recover
 
         recover(lookup.folder_of(name))
         return describe_start(name, attempt)
@@ -235,8 +230,6 @@ class JobViews(Operations):
 
         ``node``: only this one. Raises UsageError for a job that does not run.
         """
-        from drumline.control.jobs.ending import preempt
-
         return preempt(name, node)
 
     def drill(
@@ -260,7 +253,6 @@ class JobViews(Operations):
         logged metric.
         Raises UsageError; PlanError for a drill that the job cannot have.
         """
-        from drumline.contract.drills import END, KINDS, DrillRequest
         from drumline.control.drills import request
 
         if kind not in (*KINDS, END):

@@ -29,6 +29,9 @@ from drumline.control.terminal import clean
 from drumline.spec import builder
 from drumline.spec.foreign import translate_object
 from drumline.spec.jobs.command import Command
+from drumline.spec.jobs.job import to_dict
+from drumline.spec.jobs.pipeline import PipelineJob
+from drumline.spec.jobs.sweep import SweepJob
 from drumline.spec.parts.services import FoundService
 from drumline.spec.registered.assets import CreationContext
 
@@ -130,8 +133,6 @@ def fixed_part(job: Job) -> dict[str, Any]:
     """Return the fields that cannot change after submission, as YAML has them."""
     from copy import deepcopy
 
-    from drumline.spec.jobs.job import to_dict
-
     return deepcopy({key: value for key, value in to_dict(job).items() if key not in (*EDITABLE, "services")})
 
 
@@ -140,12 +141,8 @@ def _build_job(described: dict[str, Any], folder: str) -> Any:
     kind: Any = Command
     facts: tuple[str, ...] = ()
     if described["type"] == "pipeline":
-        from drumline.spec.jobs.pipeline import PipelineJob
-
         kind, facts = PipelineJob, ("steps",)
     elif described["type"] == "sweep":
-        from drumline.spec.jobs.sweep import SweepJob
-
         kind, facts = SweepJob, ("trials", "best_trial")
     known = _COMMAND_FIELDS if kind is Command else kind._fields
     given = {key: described[key] for key in known if described.get(key) is not None and key != "type"}

@@ -6,6 +6,7 @@ import functools
 import os
 from typing import TYPE_CHECKING, Any
 
+from drumline.compat import distributed_component
 from drumline.contract.errors import SpecError, UsageError
 from drumline.control.assets import assets
 from drumline.sdk.v1.pipeline import submit, validate
@@ -13,6 +14,8 @@ from drumline.spec import builder
 from drumline.spec.dsl import pipeline as today
 from drumline.spec.jobs.command import Command, CommandComponent
 from drumline.spec.jobs.pipeline import PipelineJob
+from drumline.spec.load import load_component
+from drumline.spec.reading.files import read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -270,10 +273,6 @@ class Component:
 
 
 def _load_component(path: str | os.PathLike[str]) -> Today:
-    from drumline.compat import distributed_component
-    from drumline.spec.load import load_component
-    from drumline.spec.reading.files import read_yaml
-
     place = os.fspath(path)
     if distributed_component.is_todays_component(read_yaml(place, place)):
         found: Today = load_component(place)

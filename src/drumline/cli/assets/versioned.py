@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_name, add_output, add_set, get_name, parse_count
-from drumline.cli.entities import parse_tags
+from drumline.cli.entities import parse_edits, parse_tags
 from drumline.contract.errors import UsageError
 from drumline.control.terminal import clean
 
@@ -204,7 +204,6 @@ def _describe_all(kind: str, arguments: Namespace) -> list[dict[str, Any]]:
 
 
 def _update(kind: str, arguments: Namespace, changes: dict[str, Any]) -> None:
-    from drumline.cli.entities import parse_edits
     from drumline.control.assets import assets
 
     name = get_name(arguments, kind)

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, TypeVar
 
 from drumline.cli.arguments import Parser
-from drumline.contract.errors import UsageError
+from drumline.contract.errors import SpecError, UsageError
 from drumline.contract.record import NamedTuple
 from drumline.spec.paths import default_experiment_name
 
@@ -258,7 +258,6 @@ def _check(text: str, folder: str) -> None:
     """Check the file as ``job validate`` does. Raises SpecError, which names what of the answers was wrong."""
     import io
 
-    from drumline.contract.errors import SpecError
     from drumline.spec.jobs.validate import validate
     from drumline.spec.load import load_job
 

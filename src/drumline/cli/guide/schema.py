@@ -10,6 +10,7 @@ from drumline.cli.arguments import Parser
 from drumline.contract.folder import private_folder, write_whole
 from drumline.contract.ownership import make_home
 from drumline.spec import entity_types
+from drumline.spec.entity_types import make_schema
 
 
 def main(argv: list[str]) -> int:
@@ -51,8 +52,6 @@ def write_schema(path: str, text: str) -> str:
 
 def store_schema(kind: str) -> str:
     """Write the schema of a kind of file into the home, and return its path; empty for a home that is read-only."""
-    from drumline.spec.entity_types import make_schema
-
     try:
         folder = os.path.join(make_home(), "schemas")
         private_folder(folder)

@@ -18,6 +18,7 @@ from drumline.cli.arguments import (
     add_warm,
     add_workspace,
     enter_workspace,
+    name_experiment,
     parse_variables,
 )
 from drumline.contract.errors import UsageError
@@ -360,7 +361,6 @@ def _run(arguments: Namespace, fields: dict[str, Any]) -> int:
     if arguments.dry_run:
         print(job, end="")
         return 0
-    from drumline.cli.arguments import name_experiment
     from drumline.control.submission.submit import submit
 
     name_experiment(job)

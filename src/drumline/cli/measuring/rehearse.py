@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
+from drumline.contract.errors import UsageError
 from drumline.contract.words import format_seconds
 from drumline.control.progress_bar import ProgressBar
 from drumline.control.terminal import clean
@@ -54,7 +55,6 @@ def main(argv: list[str]) -> int:
 
 
 def _rehearse(arguments: Namespace) -> int:
-    from drumline.contract.errors import UsageError
     from drumline.control.rehearsal import rehearse
     from drumline.control.times import parse_duration
 

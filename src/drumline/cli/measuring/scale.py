@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
 from drumline.cli.ways_to_run import add_ways_to_run, set_ways_to_run
+from drumline.contract.errors import UsageError
 from drumline.contract.folder import read_plain, write_whole
 from drumline.contract.words import format_number
 from drumline.control.terminal import clean
@@ -99,8 +100,6 @@ def _scale(arguments: Namespace) -> int:
 
 def _check_folder(folder: str) -> None:
     """Raise UsageError for a folder that the file cannot be written to: that is known before anything runs."""
-    from drumline.contract.errors import UsageError
-
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f"--folder: no files can be written to {folder!r}", "name a folder that is there")
     path = os.path.join(folder, _FIGURES)
@@ -121,8 +120,6 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     >>> parse_sizes("4, 1,2")
     (1, 2, 4)
     """
-    from drumline.contract.errors import UsageError
-
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdigit() and len(word) < 8 for word in words):
         raise UsageError(f"--nodes: {text!r} is not a list of numbers", "--nodes 1,2,4")

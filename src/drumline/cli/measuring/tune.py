@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
 from drumline.cli.ways_to_run import add_ways_to_run, set_ways_to_run
+from drumline.contract.errors import UsageError
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -79,7 +80,6 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _tune(arguments: Namespace) -> int:
-    from drumline.contract.errors import UsageError
     from drumline.control.jobs import lookup
     from drumline.control.tuning import request as requests
     from drumline.control.tuning import results, starting

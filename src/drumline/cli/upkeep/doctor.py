@@ -10,6 +10,7 @@ from drumline.cli.arguments import Parser, add_azure, add_output, enter_workspac
 from drumline.cli.colour import paint
 from drumline.contract.errors import UsageError
 from drumline.contract.words import format_count
+from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -83,8 +84,6 @@ def _show(checks: Sequence[dict[str, Any]], arguments: Namespace) -> None:
 
 def format_checks(checks: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Yield the lines of a table, with a remedy below its finding, and a line of counts."""
-    from drumline.control.terminal import clean
-
     width = max(len(one["id"]) for one in checks)
     for one in checks:
         where = f"{one['node']}: " if one["node"] is not None else ""

@@ -13,7 +13,7 @@ from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.contract.words import format_age, format_count, format_size
 from drumline.control.terminal import clean
-from drumline.control.times import utc
+from drumline.control.times import parse_age, utc
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -92,7 +92,6 @@ def _prune(arguments: Namespace) -> int:
 
 
 def _read_filter(arguments: Namespace) -> PruneFilter:
-    from drumline.control.times import parse_age
     from drumline.control.upkeep import pruning
 
     if arguments.older_than is None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_output
+from drumline.contract.status import COMPLETED
 from drumline.contract.words import format_number
-from drumline.control.comparing import SECTIONS
+from drumline.control.comparing import SECTIONS, compare_jobs
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def _show_differences(given: Namespace) -> int:
-    from drumline.control.comparing import compare_jobs
     from drumline.control.jobs import naming
 
     # Found before one is remembered: `-` means what it meant before this command.
@@ -84,8 +84,6 @@ def _format(told: dict[str, Any], width: int) -> Iterator[str]:
 
 
 def _format_jobs(jobs: list[dict[str, Any]]) -> Iterator[str]:
-    from drumline.contract.status import COMPLETED
-
     wide = max(len(job["name"]) for job in jobs)
     for letter, job in zip("ab", jobs, strict=True):
         reason = f": {job['reason']}" if job["reason"] and job["status"] != COMPLETED else ""

@@ -11,7 +11,8 @@ from drumline.cli import output
 from drumline.cli.arguments import Parser, add_output, find_job
 from drumline.contract import status
 from drumline.contract.errors import UsageError
-from drumline.control.facts.jobs import JobFilters, parse_statuses, parse_tags
+from drumline.contract.words import format_age, format_duration, format_number
+from drumline.control.facts.jobs import JobFilters, KnownJobs, parse_statuses, parse_tags
 from drumline.control.jobs import listing, lookup
 from drumline.control.times import parse_moment
 
@@ -76,8 +77,6 @@ def _list_arguments(parser: Parser) -> None:
 
 
 def _list(arguments: Namespace) -> int:
-    from drumline.control.facts.jobs import KnownJobs
-
     if arguments.archived_only and arguments.include_archived:
         raise UsageError("--archived-only and --include-archived exclude each other")
     filters = parse_filters(arguments)
@@ -243,14 +242,11 @@ def _cut_metric(text: str, figure: str, width: int) -> str:
 
 
 def _format_figure(job: JobOverview) -> str:
-    from drumline.contract.words import format_number
-
     return "" if job.metric is None else format_number(job.metric[1])
 
 
 def _format_job(job: JobOverview) -> tuple[str, ...]:
     from drumline.cli.columns import to_line
-    from drumline.contract.words import format_age, format_duration
 
     now = time.time()
     took = None if job.started is None else (job.ended or now) - job.started

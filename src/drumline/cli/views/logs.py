@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from drumline.cli.arguments import Parser, add_name, get_name
 from drumline.contract.errors import UsageError
+from drumline.contract.plan import Plan
 from drumline.control import times
 from drumline.control.jobs import lookup
 from drumline.control.jobs.outcome import explain_pruned
@@ -112,8 +113,6 @@ def _choose(arguments: Namespace, folder: RunFolder) -> LogChoice:
 
         choice = choice._replace(matcher=Matcher(arguments.grep))
     if has_ranks(folder):
-        from drumline.contract.plan import Plan
-
         _check_attempt(arguments.attempt, len(recover(folder).attempts))
         return view.choose_ranks(Plan.read(folder.plan), choice, arguments.rank, arguments.node)
     for option in ("rank", "node", "attempt"):

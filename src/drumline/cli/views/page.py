@@ -10,6 +10,7 @@ from drumline.cli.columns import cut, measure, to_line, wrap
 from drumline.cli.views.parts import format_steps, format_trials
 from drumline.contract.words import format_count, format_duration, format_number, format_ranges, format_size
 from drumline.control.facts.job import choose_next
+from drumline.control.facts.steps import list_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -158,8 +159,6 @@ def _list_steps(facts: JobFacts) -> list[str]:
     steps = facts.training
     if not steps:
         return []
-    from drumline.control.facts.steps import list_parts
-
     return [to_line(part) for part in list_parts(steps, is_over=facts.outcome.ended is not None)]
 
 

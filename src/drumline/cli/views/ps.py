@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_output, enter_workspace
 from drumline.cli.views.listing import find_room, format_jobs
+from drumline.control.facts.jobs import KnownJobs
+from drumline.control.jobs import listing
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -29,9 +31,6 @@ def main(argv: list[str]) -> int:
 
 
 def _list_active(arguments: Namespace) -> int:
-    from drumline.control.facts.jobs import KnownJobs
-    from drumline.control.jobs import listing
-
     known = KnownJobs()
     there = listing.names(archived=None)
     known.load(there)

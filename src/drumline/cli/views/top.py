@@ -16,7 +16,7 @@ from drumline.contract.errors import UsageError
 from drumline.contract.words import format_duration, format_rate, format_size
 from drumline.control.facts.steps import list_parts
 from drumline.control.facts.usage import describe_usage
-from drumline.control.jobs.lookup import as_arguments
+from drumline.control.jobs.lookup import as_arguments, folder_of
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ def _top(arguments: Namespace) -> int:
 
 
 def _take_snapshot(name: str, node: int | None) -> dict[str, Any]:
-    from drumline.control.jobs.lookup import folder_of
     from drumline.control.jobs.recovery import recover
 
     folder = folder_of(name)

@@ -15,6 +15,7 @@ from drumline.compat.run_configuration.environment import (
     Section,
     TensorflowConfiguration,
 )
+from drumline.compat.run_configuration.file import load_into, save
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import whole
 from drumline.spec.parts.io import Input
@@ -73,8 +74,6 @@ class RunConfiguration:
 
         Raises SpecError with every problem of the file.
         """
-        from drumline.compat.run_configuration.file import load_into
-
         made = RunConfiguration()
         load_into(made, path, name)
         return made
@@ -83,8 +82,6 @@ class RunConfiguration:
         self, path: str | os.PathLike[str] | None = None, name: str | None = None, **kwargs: Any
     ) -> RunConfiguration:
         """Write it to ``path``, or to ``.azureml/NAME.runconfig`` below it where it is a folder. Raises OSError."""
-        from drumline.compat.run_configuration.file import save
-
         save(self, path, name)
         return self
 

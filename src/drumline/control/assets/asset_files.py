@@ -9,6 +9,7 @@ from typing import Any
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.control.assets import asset_records, assets
 from drumline.control.jobs.download import copy, explain_write_errors
+from drumline.control.jobs.job_outputs import OutputPlace
 from drumline.spec.paths import is_remote, resolve
 
 _DEPTH = 8
@@ -22,7 +23,6 @@ def path_of(asset: Any) -> str:
     Raises NotFoundError, UsageError and PlanError for what a reference leads to, UsageError for what is elsewhere.
     """
     from drumline.control.assets import references
-    from drumline.control.jobs.job_outputs import OutputPlace
     from drumline.spec.references import AssetReference, is_reference, parse
 
     for _ in range(_DEPTH):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, Problem, SpecError
 from drumline.spec.entity import plain, to_dict
+from drumline.spec.entity_types import component_table
 from drumline.spec.paths import is_remote, resolve
 
 if TYPE_CHECKING:
@@ -225,7 +226,6 @@ def _of_component(component: Component, home: str) -> tuple[dict[str, Any], list
 
 def problems_of(component: Component) -> list[Problem]:
     """Check a component that was built or changed in Python as its file would be."""
-    from drumline.spec.entity_types import component_table
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import wrap
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import NotFoundError, SpecError, UsageError
 from drumline.contract.folder import base_home, home
 from drumline.contract.hiding import hide_in_job
+from drumline.contract.identity import user
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count
 from drumline.control.assets import asset_records, datastores
@@ -51,8 +52,6 @@ def create(entity: Any, *, version: str | None = None, labels: Sequence[str] = (
 
 
 def _create_or_replace(records: Records, name: str, wanted: str | None, values: dict[str, Any]) -> str:
-    from drumline.contract.identity import user
-
     try:
         return records.create(name, wanted, {**values, "created_by": user()})
     except FileExistsError:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NotFoundError, PlanError, UsageError
 from drumline.contract.folder import base_home, home
+from drumline.contract.identity import user
 from drumline.contract.record import NamedTuple
 from drumline.control.readable import readable
 from drumline.store.assets import Records, check_name
@@ -66,7 +67,6 @@ def create(datastore: Datastore) -> Datastore:
     Create or replace it; its ``_warnings`` say what was not used of it. Raises SpecError, UsageError, PlanError;
     nothing has changed then.
     """
-    from drumline.contract.identity import user
     from drumline.spec.registered.datastores import HiddenCredentials, LocalDatastore, from_dict, to_dict
 
     values = to_dict(from_dict(to_dict(datastore)))

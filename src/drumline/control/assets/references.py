@@ -22,6 +22,7 @@ from drumline.control.jobs import job_outputs
 from drumline.plan import values
 from drumline.plan.request import settings_of
 from drumline.spec import paths
+from drumline.spec.reading.source import find
 from drumline.spec.references import (
     AssetReference,
     InDatastore,
@@ -185,11 +186,8 @@ class _ReferenceResolver:
         """Return the type of the asset, unless the job gives another that fits."""
         root = self.job._root
         said = wanted != "uri_folder"  # What Python has where nothing is said.
-        if root is not None:
-            from drumline.spec.reading.source import find
-
-            if find(root, f"inputs.{name}") is not None:
-                said = find(root, f"inputs.{name}.type") is not None
+        if root is not None and find(root, f"inputs.{name}") is not None:
+            said = find(root, f"inputs.{name}.type") is not None
         if not said:
             return kind
         if (wanted == "uri_file") != (kind == "uri_file") and kind not in _MODELS:

@@ -14,12 +14,13 @@ from drumline.contract.folder import private_folder
 from drumline.contract.identity import user
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
-from drumline.contract.words import format_duration
+from drumline.contract.words import format_duration, parse_size
 from drumline.control.jobs.ending import wake
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.recovery import recover
 from drumline.control.times import utc
 from drumline.supervisor.drills import explain_refusal, explain_target
+from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +97,6 @@ def check_settings(kind: str, given: Mapping[str, Any], node_count: int) -> dict
 
 def _check_setting(key: str, text: str, node_count: int) -> Any:
     """Return a setting as a supervisor takes it. Raises ValueError, UsageError."""
-    from drumline.contract.words import parse_size
     from drumline.engines.local.isolation import settings as units
 
     if key == "limit":
@@ -117,8 +117,6 @@ def _check_setting(key: str, text: str, node_count: int) -> Any:
 
 
 def _check_step(plan: Plan) -> None:
-    from drumline.tracking import mlflow_files
-
     if not mlflow_files.metrics_of(plan):
         what = f"--at-step: the metrics of job {plan.job} are at a server, where its supervisor does not look"
         raise UsageError(what, "--after 30s")

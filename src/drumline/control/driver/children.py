@@ -136,7 +136,6 @@ class ChildJobs:
         """Submit the job; return why that failed, or an empty text."""
         # Not needed by the guard, which the submitting command waits for.
         from drumline.control.driver.fork import fork_supervisor
-        from drumline.control.submission import secrets
         from drumline.control.submission.submit import submit
 
         try:

@@ -21,7 +21,7 @@ from drumline.contract.record import NamedTuple
 from drumline.control.environments.recipes import Recipe, fits, recipe_of
 from drumline.control.times import utc
 from drumline.spec.paths import resolve
-from drumline.spec.reading.source import wrap
+from drumline.spec.reading.source import find, plain, problem_at, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -168,8 +168,6 @@ def _conda(given: Environment, path: str, written: Node | None) -> _Conda | None
     recipe, problems = recipe_of(root, folder, f"{path}.conda_file")
     if problems:
         raise PlanError(problems)
-    from drumline.spec.reading.source import plain
-
     content = plain(root)
     return _Conda(recipe, content if isinstance(content, dict) else {})
 
@@ -177,8 +175,6 @@ def _conda(given: Environment, path: str, written: Node | None) -> _Conda | None
 def _read(given: Environment, written: Node | None) -> tuple[Node, str]:
     """Read the conda file with positions, and return its folder too. Raises SpecError."""
     if not isinstance(given.conda_file, str):
-        from drumline.spec.reading.source import find, plain
-
         node = find(written, "conda_file") if written is not None else None
         same = node is not None and plain(node) == given.conda_file
         return (node if same and node is not None else wrap(given.conda_file)), given.base_path
@@ -275,8 +271,6 @@ def _for_conda(recipe: Recipe, machine: TargetMachine) -> dict[str, Any]:
     if machine.is_local and not tool:
         first = recipe.of_conda[0]
         what = f"{first.path}: {first.text!r} is a package of conda, and there is no micromamba, mamba or conda here"
-        from drumline.spec.reading.source import problem_at
-
         raise PlanError([problem_at(first.node, what, path=first.path, hint=f"{conda.HINT}; {AT_HAND}")])
     packages = [one.text for one in recipe.packages]
     names = {one.name for one in recipe.packages}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import status
 from drumline.contract.errors import NotFoundError
 from drumline.contract.folder import RunFolder
-from drumline.contract.hiding import hide_in_job
+from drumline.contract.hiding import hide_in_job, hide_secrets
 from drumline.contract.mlflow import is_server
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
@@ -409,6 +409,4 @@ def endpoint_of(folder: RunFolder) -> tuple[str, str]:
 
 
 def _without_password(uri: str) -> str:
-    from drumline.contract.hiding import hide_secrets
-
     return hide_secrets(uri)

@@ -24,6 +24,7 @@ from drumline.control.jobs.outcome import fold_events
 from drumline.control.terminal import clean
 from drumline.tracking import metrics, runs
 from drumline.tracking.metric_file import MetricFile
+from drumline.tracking.runs import ChildRuns
 from drumline.tracking.series import Series
 
 if TYPE_CHECKING:
@@ -172,8 +173,6 @@ class MetricsReader:
         return found
 
     def _look_for_children(self, run_dir: str) -> None:
-        from drumline.tracking.runs import ChildRuns
-
         if self._children is None:
             created = fold_events(self._folder).created or 0.0
             self._children = ChildRuns(run_dir, created)
@@ -293,8 +292,6 @@ def draw_course(series: Series, width: int, *, in_blocks: bool) -> str:
 
 
 def _latest_in_files(folder: RunFolder, run_dir: str) -> tuple[dict[str, float], int]:
-    from drumline.tracking.runs import ChildRuns
-
     children = ChildRuns(run_dir, fold_events(folder).created or 0.0)
     children.look()
     places: dict[str, str] = {}
@@ -506,8 +503,6 @@ def _find_in_metrics(folder: RunFolder, plan: Plan) -> Sign | None:
 
 
 def _read_metrics(folder: RunFolder, plan: Plan) -> Iterable[tuple[str, Sequence[Point]]]:
-    from drumline.tracking import metrics, runs
-
     run_dir = runs.find_run(folder, plan).run_dir
     # MLflow counts its own looks at the machine.
     names = (

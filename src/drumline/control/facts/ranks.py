@@ -17,7 +17,7 @@ from drumline.contract.rank_variables import RankVariables
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count
 from drumline.control import terminal
-from drumline.control.facts.steps import may_have_steps
+from drumline.control.facts.steps import may_have_steps, read_steps
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.kept_answers import KeptAnswers, stamp_files
@@ -253,8 +253,6 @@ def _find_paces(folder: RunFolder, shown: Attempt) -> dict[int, dict[str, float 
     """Return what the steps of each rank take, and by how much it is later than the others, in milliseconds."""
     if not shown.outcome.ranks or not may_have_steps(folder):
         return {}
-    from drumline.control.facts.steps import read_steps
-
     paces = read_steps(folder.path, shown.number, is_recent=True).keep_recent().find_paces()
     return {
         rank: {

@@ -13,6 +13,7 @@ from drumline.contract.errors import (
     EngineError,
     NotFoundError,
     PlanError,
+    Problem,
     SpecError,
     UsageError,
 )
@@ -158,7 +159,6 @@ def _check_name(name: str) -> None:
 
 
 def _check_engine(compute: Compute) -> None:
-    from drumline.contract.errors import Problem
     from drumline.engines.table import engine
 
     said = engine(compute.type).check(to_dict(compute))
@@ -365,7 +365,6 @@ def render_rights(compute: Compute) -> str:
     that cannot be attached, UsageError for one of another type.
     """
     from drumline.engines.kubernetes import access, client
-    from drumline.spec.entity import to_dict
     from drumline.spec.registered.compute import check_compute
 
     if compute.type != "kubernetes":

@@ -16,6 +16,7 @@ from drumline.control.submission.warning_groups import group_warnings
 from drumline.plan import unsupported
 from drumline.plan.pipelines.graph import build_graph, locate_in_step
 from drumline.plan.request import check_name
+from drumline.spec.jobs.job import to_dict
 from drumline.spec.jobs.steps import fill_component, pin_job_paths
 from drumline.spec.jobs.sweep import resolve_trial
 
@@ -135,7 +136,6 @@ def prepare(job: PipelineJob) -> tuple[dict[str, Any], list[str]]:
 
 def _graph(whole: PipelineJob, steps: list[dict[str, Any]]) -> dict[str, Any]:
     from drumline.spec.entity import plain
-    from drumline.spec.jobs.job import to_dict
 
     written = to_dict(whole, absolute=True)
     return {
@@ -156,8 +156,6 @@ def _with_path(written: dict[str, Any], name: str, plain: Any) -> Any:
 
 def _to_graph_step(looked: PlannedStep, warnings: list[str]) -> dict[str, Any]:
     """Return a step as ``graph.json`` holds it; warnings are added to ``warnings``. Raises PlanError."""
-    from drumline.spec.jobs.job import to_dict
-
     step = looked.step
     job: Any = copy(step.job)
     job.name = None

@@ -20,6 +20,7 @@ from drumline.plan import planner, values
 from drumline.plan.request import WARM, WARM_WORDS, check_name, settings_of
 from drumline.plan.unsupported import LOCAL_COMPUTES
 from drumline.spec import paths
+from drumline.spec.entity import to_dict
 from drumline.spec.kinds.values import switch
 
 if TYPE_CHECKING:
@@ -185,7 +186,6 @@ def compute_of(job: Command) -> dict[str, Any]:
     if job.compute in LOCAL_COMPUTES:
         return {}
     from drumline.control.machine import computes
-    from drumline.spec.entity import to_dict
 
     found = computes.resolve(job.compute)
     return {} if found is None else to_dict(found)

@@ -7,11 +7,14 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, Problem
+from drumline.contract.mlflow import is_server
 from drumline.control.submission.fields import find_component, locate_problems
 from drumline.control.submission.planning import plan, take_code
 from drumline.plan.search.request import request_of, trial_job
 from drumline.plan.search.samplers import next_params
 from drumline.plan.search.tuning import PROPERTY
+from drumline.spec.entity import plain
+from drumline.spec.jobs.job import to_dict
 from drumline.spec.jobs.sweep import ParameterizedCommand, resolve_trial
 
 if TYPE_CHECKING:
@@ -26,9 +29,6 @@ def prepare(job: SweepJob) -> tuple[dict[str, Any], list[str]]:
     The code is taken as it is now, unless the job has it already. Raises SpecError, PlanError; nothing was created but
     a snapshot.
     """
-    from drumline.spec.entity import plain
-    from drumline.spec.jobs.job import to_dict
-
     whole = copy(job)
     whole.name = job.name or "NAME"
     with locate_problems(job):
@@ -44,7 +44,6 @@ def prepare(job: SweepJob) -> tuple[dict[str, Any], list[str]]:
 
 def _probe(sweep: SweepJob, request: SearchRequest) -> tuple[dict[str, str], list[str]]:
     """Plan the first trial, and take its code. Raises PlanError for what cannot run."""
-    from drumline.contract.mlflow import is_server
     from drumline.tracking import metrics
 
     _check_metric(request.primary_metric)

@@ -6,6 +6,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.record import NamedTuple
 from drumline.linux import mounts
@@ -109,7 +110,6 @@ def _scan(folder: str) -> list[os.DirEntry[str]]:
 
 def list_roots() -> list[str]:
     """Return the home of the current workspace, and those below the folders of computes, where its jobs are too."""
-    from drumline.contract.errors import DrumlineError
     from drumline.control.machine import computes
 
     found = [home()]

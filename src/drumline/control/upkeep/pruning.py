@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
 from drumline.contract import identity
-from drumline.contract.errors import NO_ROOM, UsageError
+from drumline.contract.errors import NO_ROOM, NodeError, UsageError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs import lookup, recovery
@@ -166,7 +166,6 @@ def _choose_content(
 
 
 def _list_warm_pythons() -> list[str]:
-    from drumline.contract.errors import NodeError
     from drumline.control.machine import warm
 
     try:

@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError, NotFoundError
 from drumline.contract.plan import NodeShape, Plan
+from drumline.engines.base import Nodes
 from drumline.engines.slurm import agents, options
+from drumline.engines.slurm.agents import SlurmAgents
+from drumline.engines.slurm.batch_job import BatchJob, SlurmAllocation, SlurmFacts, SlurmPreemption
 from drumline.engines.slurm.client import (
     PATIENCE_S,
     AbsentError,
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.mpi import Mpi
     from drumline.contract.outcome import Outcome, RankOutcome
-    from drumline.engines.base import JobView, Nodes
+    from drumline.engines.base import JobView
 
 
 class SlurmEngine:
@@ -121,10 +124,6 @@ class SlurmEngine:
         return ""
 
     def nodes(self, plan: Plan, folder: RunFolder) -> Nodes:
-        from drumline.engines.base import Nodes
-        from drumline.engines.slurm.agents import SlurmAgents
-        from drumline.engines.slurm.batch_job import BatchJob, SlurmAllocation, SlurmFacts, SlurmPreemption
-
         job, facts = BatchJob(plan), SlurmFacts(plan)
         preemption = SlurmPreemption(plan, job, facts)
         agents = SlurmAgents(plan, folder, job, facts)

@@ -12,6 +12,7 @@ from drumline.linux import ports
 from drumline.node.agent.first_output import FirstOutputWatcher
 from drumline.node.diagnostics import exhaustion, failures, last_words
 from drumline.node.diagnostics.exhaustion import OomWatcher
+from drumline.node.metrics.log_files import LogTimes
 from drumline.node.metrics.sampling import Sampler
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from drumline.linux.inotify import Inotify
     from drumline.node.agent.environment import JobEnvironment
     from drumline.node.diagnostics.activity import ActivityReader
-    from drumline.node.metrics.log_files import LogTimes
     from drumline.node.metrics.step_windows import StepWindows
 
 
@@ -77,8 +77,6 @@ class Observer:
     def _look_at_logs(self) -> None:
         """Note how far logs have come, if it is time for that."""
         if self._log_times is None:
-            from drumline.node.metrics.log_files import LogTimes
-
             launch = self._environment.launch
             self._log_times = LogTimes(launch.log_times, {rank.rank: rank.log for rank in launch.ranks})
         self._log_times.look()

@@ -19,6 +19,7 @@ from drumline.spec import placeholders
 from drumline.spec.jobs.command import Command
 from drumline.spec.parts.resources import CommandJobLimits
 from drumline.spec.parts.search import ParameterExpression
+from drumline.spec.paths import is_remote, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -282,8 +283,6 @@ def trial_job(
 
 def _place(job: Command, sweep: SweepJob, program: ParameterizedCommand) -> None:
     """Resolve code and environment against the program's folder, inputs and outputs against the sweep's."""
-    from drumline.spec.paths import is_remote, resolve
-
     if job.code and not is_remote(str(job.code)) and program._base_path != sweep._base_path:
         job.code = resolve(program, str(job.code))
     if program.additional_includes:

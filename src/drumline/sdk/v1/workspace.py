@@ -10,6 +10,12 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from drumline.compat.run_configuration.environment import (
+    Environment,
+    curated_environment,
+    is_azures,
+    to_environment,
+)
 from drumline.contract import folder
 from drumline.contract.errors import NotFoundError
 from drumline.control.assets import assets, datastores
@@ -25,7 +31,6 @@ from drumline.sdk.v1.runs.run import Run
 from drumline.sdk.v1.scope import WorkspaceScope
 
 if TYPE_CHECKING:
-    from drumline.compat.run_configuration.environment import Environment
     from drumline.sdk.v1.compute import AmlCompute
     from drumline.sdk.v1.experiment import Experiment
 
@@ -166,8 +171,6 @@ class Workspace(WorkspaceScope):
 
     def _environment(self, name: str, version: str | None = None) -> Environment:
         """Return the environment. Raises NotFoundError if it is neither registered nor Azure's own."""
-        from drumline.compat.run_configuration.environment import Environment, curated_environment, is_azures
-
         made = Environment(name)
         try:
             with self._here():
@@ -184,8 +187,6 @@ class Workspace(WorkspaceScope):
 
     def _register_environment(self, given: Environment) -> Environment:
         """Register the environment and return it. Raises SpecError, UsageError."""
-        from drumline.compat.run_configuration.environment import to_environment
-
         today, _ = to_environment(given)
         if today is None or isinstance(today, str):
             return given
@@ -198,8 +199,6 @@ class Workspace(WorkspaceScope):
 
 class _Environments(dict[str, "Environment"]):
     def __missing__(self, name: str) -> Environment:
-        from drumline.compat.run_configuration.environment import curated_environment, is_azures
-
         if not is_azures(name):
             raise KeyError(name)
         return curated_environment(name)

@@ -16,6 +16,7 @@ from drumline.spec.jobs.job import Job, to_dict
 from drumline.spec.kinds.fields import Any, Declared, MadeOf, field
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Anything, Flag, Kind
+from drumline.spec.reading.files import read_yaml
 from drumline.spec.reading.source import Scalar
 
 TYPE_CHECKING = False
@@ -230,8 +231,6 @@ def _type_by_content(node: dict[str, Any], base_path: str) -> str:
     """Return the type of a node that does not say it: a pipeline's or parallel, or its component's."""
     component = node.get("component")
     if isinstance(component, str) and not component.startswith("azureml:"):
-        from drumline.spec.reading.files import read_yaml
-
         try:
             held: Any = read_yaml(os.path.join(base_path, component.removeprefix("file:")))
         except SpecError:

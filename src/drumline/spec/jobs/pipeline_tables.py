@@ -15,6 +15,7 @@ from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob
 from drumline.spec.jobs.sweep import TRIAL, SweepSearch
 from drumline.spec.kinds.locations import check_file
 from drumline.spec.kinds.records import Record, list_fields
+from drumline.spec.kinds.schemas import lacks, when_type
 from drumline.spec.kinds.values import PRIMITIVES, Anything, Kind, MapOf, OneOf, Text, join, quote_node
 from drumline.spec.parts.environment import EnvironmentKind
 from drumline.spec.parts.io import INPUTS, PATTERN, JobOutputRecord
@@ -113,8 +114,6 @@ class _InFile(Kind):
         return schemas.share(_InFile, "component of any type", lambda: self._make_schema(schemas))
 
     def _make_schema(self, schemas: Schemas) -> dict[str, Any]:
-        from drumline.spec.kinds.schemas import lacks
-
         is_pipeline = {"anyOf": [_has_type("pipeline"), {**lacks("type"), "required": ["jobs"]}]}
         is_parallel = {"anyOf": [_has_type("parallel"), {**lacks("type"), "required": ["task"]}]}
         parallel = {
@@ -127,8 +126,6 @@ class _InFile(Kind):
 
 def _has_type(name: str) -> dict[str, Any]:
     """Return the condition of a mapping with that ``type``, in any case."""
-    from drumline.spec.kinds.schemas import when_type
-
     condition: dict[str, Any] = when_type([name], {})["if"]
     return condition
 
@@ -249,8 +246,6 @@ class NodeKind(Kind):
         return schemas.share(NodeKind, "node of a pipeline", lambda: self._make_schema(schemas))
 
     def _make_schema(self, schemas: Schemas) -> dict[str, Any]:
-        from drumline.spec.kinds.schemas import lacks
-
         command = {
             "if": {"required": ["component"]},
             "then": schemas.make(_COMPONENT_NODE),

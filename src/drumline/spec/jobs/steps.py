@@ -9,7 +9,7 @@ from drumline.contract.errors import SpecError
 from drumline.spec import builder
 from drumline.spec.jobs.command import CommandComponent
 from drumline.spec.jobs.component import component_of, declare_inputs, fill_command
-from drumline.spec.jobs.parallel import SETTINGS, Parallel, ParallelComponent
+from drumline.spec.jobs.parallel import SETTINGS, Parallel, ParallelComponent, to_command
 from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob
 from drumline.spec.parts.io import PATTERN
 from drumline.spec.paths import is_remote, resolve
@@ -41,8 +41,6 @@ def fill_component(node: Job, lookup: Lookup) -> Job:
     if isinstance(component, ParallelComponent):
         job = _parallel(job if job.type == "parallel" else _as_parallel(job), component)
     if job.type == "parallel":
-        from drumline.spec.jobs.parallel import to_command
-
         return to_command(job)  # type: ignore[arg-type]
     return job
 

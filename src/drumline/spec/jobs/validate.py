@@ -14,6 +14,7 @@ from drumline.spec.kinds.values import Report, join
 from drumline.spec.parts.environment import check_recipe
 from drumline.spec.parts.io import PATTERN, RESERVED_OUTPUTS
 from drumline.spec.placeholders import legacy_forms, undefined_inputs
+from drumline.spec.reading.files import read_yaml
 from drumline.spec.reading.source import Mapping, Scalar, Sequence, find, plain, problem_at, wrap
 
 TYPE_CHECKING = False
@@ -286,8 +287,6 @@ def _declared_inputs(component: Node | None, base_path: str) -> Mapping | None:
     if isinstance(component, Scalar) and isinstance(component.value, str):
         if component.value.startswith("azureml:"):
             return None
-        from drumline.spec.reading.files import read_yaml
-
         try:
             component = read_yaml(os.path.join(base_path, component.value.removeprefix("file:")))
         except SpecError:

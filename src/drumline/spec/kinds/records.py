@@ -7,6 +7,7 @@ from drumline.spec.entity import fill
 from drumline.spec.foreign_parts import ours
 from drumline.spec.hints import add_place, did_you_mean, key_hint, refuse_unknown
 from drumline.spec.kinds.fields import Declared, Field
+from drumline.spec.kinds.schemas import READ_ONLY, match_any_case, when_type
 from drumline.spec.kinds.values import Kind, MapOf, OneOf, Report, join, lower, quote_node, refuse_wrong
 from drumline.spec.reading.source import Mapping, Scalar, plain, problem_at, wrap
 
@@ -93,8 +94,6 @@ class Record(Kind):
         return schemas.share(self, self.noun, lambda: self._make_schema(schemas))
 
     def _make_schema(self, schemas: Schemas) -> dict[str, Any]:
-        from drumline.spec.kinds.schemas import READ_ONLY
-
         properties = {
             key: schemas.describe(self.noun, key, schemas.make(kind), self.texts[key])
             for key, kind in self.fields.items()
@@ -205,8 +204,6 @@ class ByType(Kind):
         return schemas.share(self, noun, lambda: self._make_schema(schemas))
 
     def _make_schema(self, schemas: Schemas) -> dict[str, Any]:
-        from drumline.spec.kinds.schemas import match_any_case, when_type
-
         names: dict[int, list[str]] = {}
         for name, record in self.records.items():
             names.setdefault(id(record), []).append(name)

@@ -8,7 +8,9 @@ Coercions are azure-ai-ml's: ``"4"`` and ``4.7`` are whole numbers there, ``true
 
 from __future__ import annotations
 
+from drumline.contract.errors import SpecError
 from drumline.spec.entity import text_path, whole
+from drumline.spec.kinds.schemas import match_any_case
 from drumline.spec.reading.source import Mapping, Scalar, Sequence, plain, problem_at, wrap
 
 TYPE_CHECKING = False
@@ -237,8 +239,6 @@ class Flag(Kind):
 
 
 def _match_any_case(words: Iterable[str]) -> str:
-    from drumline.spec.kinds.schemas import match_any_case
-
     return match_any_case(sorted(words))
 
 
@@ -376,8 +376,6 @@ def refuse_wrong(
     checked = {name: kind for name, kind in kinds.items() if _is_plain(given.get(name))}
     if not checked:
         return
-    from drumline.contract.errors import SpecError
-
     report = Report("")
     for name, kind in checked.items():
         kind.check(wrap(given[name]), join(where, name), report)

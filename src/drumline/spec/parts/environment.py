@@ -23,6 +23,7 @@ from drumline.spec.kinds.values import (
     quote_node,
 )
 from drumline.spec.paths import resolve
+from drumline.spec.reading.files import read_yaml
 from drumline.spec.reading.source import Mapping, Scalar
 
 TYPE_CHECKING = False
@@ -58,8 +59,6 @@ class CondaFile(Kind):
         return None
 
     def _read(self, full: str, node: Node, path: str, report: Report) -> None:
-        from drumline.spec.reading.files import read_yaml
-
         before = report.enter(node, full, os.path.dirname(full))
         try:
             read_yaml(full)

@@ -11,6 +11,7 @@ from drumline.spec.foreign_parts import ours
 from drumline.spec.kinds.fields import Any, Declared, Field, field
 from drumline.spec.kinds.locations import LocalPath
 from drumline.spec.kinds.records import MapInto, Record
+from drumline.spec.kinds.schemas import lacks, when_type
 from drumline.spec.kinds.values import (
     PRIMITIVES,
     Anything,
@@ -198,8 +199,6 @@ class JobInput(Kind):
 
 def _make_input(schemas: Schemas) -> dict[str, Any]:
     """Make the schema of an input that is a mapping."""
-    from drumline.spec.kinds.schemas import lacks, when_type
-
     by_type = [
         when_type(_DATA_TYPES, schemas.make(_DATA)),
         when_type(_MODEL_TYPES, schemas.make(_MODEL)),

@@ -169,8 +169,6 @@ def note_use(build: Build, run_folder: str) -> None:
 
 
 def _copy_lock(build: Build, run_folder: str) -> None:
-    from drumline.contract.folder import write_whole
-
     with contextlib.suppress(OSError, ValueError):
         with open(os.path.join(build.prefix, LOCK_FILE), encoding="utf-8", errors="replace") as file:
             text = file.read(1 << 22)

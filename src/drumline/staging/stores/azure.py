@@ -13,6 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.record import NamedTuple
+from drumline.staging.stores.connection import request_headers
 from drumline.staging.stores.objects import Access, ObjectStore, import_obstore, make_client_options
 
 if TYPE_CHECKING:
@@ -217,8 +218,6 @@ def _headers_of(
         return None
 
     def ask(key: str) -> dict[str, str]:
-        from drumline.staging.stores.connection import request_headers
-
         return request_headers(*_request(made, f"{endpoint}/{place.container}", key, way))
 
     return ask

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from drumline.staging.stores.connection import request_headers
 from drumline.staging.stores.objects import Access, ObjectStore, import_obstore, make_client_options
 
 if TYPE_CHECKING:
@@ -78,8 +79,6 @@ def _headers_of(made: Any) -> Callable[[str], dict[str, str]]:
         from datetime import timedelta
 
         import obstore
-
-        from drumline.staging.stores.connection import request_headers
 
         return request_headers(str(obstore.sign(made, "HEAD", key, timedelta(minutes=10))), {})
 

@@ -13,6 +13,7 @@ from drumline.contract.hiding import hide_secrets
 from drumline.contract.record import NamedTuple
 from drumline.staging.stores import base, connection
 from drumline.staging.stores.base import Object, ObjectChangedError
+from drumline.staging.stores.connection import read_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -172,8 +173,6 @@ class ObjectStore:
             )
 
     def digest(self, found: Object) -> tuple[str, str] | None:
-        from drumline.staging.stores.connection import read_digest
-
         if found.md5:
             return "md5", found.md5
         if self._access.headers_of is None or found.size < DIGEST_FROM_BYTES:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.errors import NodeError
+from drumline.staging.stores.connection import request_headers
 from drumline.staging.stores.objects import Access, ObjectStore, import_obstore, make_client_options
 
 if TYPE_CHECKING:
@@ -73,8 +75,6 @@ def _profile(session: Any) -> dict[str, Any]:
         return {}
     from botocore.exceptions import ProfileNotFound
 
-    from drumline.contract.errors import NodeError
-
     try:
         return dict(session.get_scoped_config())
     except ProfileNotFound as error:
@@ -108,8 +108,6 @@ def _provider(session: Any) -> tuple[str, Callable[[], dict[str, Any]] | None]:
 def _find_credentials(session: Any) -> Any:
     from botocore.exceptions import BotoCoreError
 
-    from drumline.contract.errors import NodeError
-
     try:
         found = session.get_credentials()
         if found is not None:
@@ -124,9 +122,6 @@ def _find_credentials(session: Any) -> Any:
 
 def region_of(bucket: str, service: str = _AMAZON) -> str:
     """Return the region that Amazon tells everybody who asks for the bucket; us-east-1 if it tells none."""
-    from drumline.contract.errors import NodeError
-    from drumline.staging.stores.connection import request_headers
-
     try:
         found = request_headers(f"{service}/{bucket}", {}, any_status=True)
     except (OSError, NodeError):

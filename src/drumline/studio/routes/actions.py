@@ -8,7 +8,9 @@ from starlette.routing import Route
 
 from drumline.contract.errors import DrumlineError, UsageError
 from drumline.control.jobs import listing
-from drumline.control.jobs.ending import cancel
+from drumline.control.jobs.ending import cancel, preempt
+from drumline.control.submission.rerun import prepare_rerun
+from drumline.control.submission.submit import submit, submit_text
 from drumline.studio.answers import to_json
 from drumline.studio.queries import body, check_is_ours
 
@@ -24,8 +26,6 @@ _MOST_YAML = 1 << 20
 
 
 def submit_job(request: Request) -> Response:
-    from drumline.control.submission.submit import submit_text
-
     given = body(request)
     text = given.text("yaml", most=_MOST_YAML)
     if not text.strip():
@@ -35,9 +35,6 @@ def submit_job(request: Request) -> Response:
 
 
 def rerun_job(request: Request) -> Response:
-    from drumline.control.submission.rerun import prepare_rerun
-    from drumline.control.submission.submit import submit
-
     given = body(request)
     changes = given.mapping("set")
     again = prepare_rerun(
@@ -63,8 +60,6 @@ def cancel_job(request: Request) -> dict[str, Any]:
 
 
 def preempt_job(request: Request) -> dict[str, Any]:
-    from drumline.control.jobs.ending import preempt
-
     name = request.path_params["name"]
     attempt = preempt(name, body(request).number("node"))
     _look_again(request, [name])

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.routing import Route
 
+from drumline.control.assets import assets
 from drumline.control.machine import node_list, queue_view
 from drumline.studio.queries import query
 
@@ -22,8 +23,6 @@ def list_nodes(request: Request) -> dict[str, Any]:
 
 
 def list_assets(request: Request) -> dict[str, Any]:
-    from drumline.control.assets import assets
-
     asked = query(request)
     return assets.list_assets(asked.choice("kind", "", ("", *assets.KINDS)), asked.text("name"))
 

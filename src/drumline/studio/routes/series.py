@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.routing import Route
 
 from drumline.contract.errors import UsageError
+from drumline.control.comparing import compare_jobs
 from drumline.control.facts import charts
 from drumline.studio.queries import query
 
@@ -31,8 +32,6 @@ def read_series(request: Request) -> dict[str, Any]:
 
 
 def compare(request: Request) -> dict[str, Any]:
-    from drumline.control.comparing import compare_jobs
-
     asked = query(request)
     names = [*asked.jobs("a", 1), *asked.jobs("b", 1)]
     if len(names) != 2:

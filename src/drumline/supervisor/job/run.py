@@ -14,6 +14,7 @@ from drumline.contract.plan import Plan
 from drumline.engines.table import engine
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
+from drumline.supervisor.job import preparing
 from drumline.supervisor.job.attempts import (
     HANDED_OVER,
     AttemptSeries,
@@ -104,8 +105,6 @@ def _finish(folder: SupervisedFolder, plan: Plan, requests: EndRequests, end: h.
         end = upload_outputs(folder, plan, requests, end)
     run_quietly(lambda: runs.end(folder, plan, end.status, lambda why: _warn_of_tracking(folder, why)))
     if end.status == status.COMPLETED and plan.registers:
-        from drumline.supervisor.job import preparing
-
         run_quietly(lambda: preparing.register(folder, plan.registers))
     return end
 

@@ -58,7 +58,7 @@ class Supervisor:
         while not self.waiting:
             data = self.peer.recv(1 << 16)
             assert data, f"the agent is gone, and never said {kind}"
-            self.waiting += map(m.decode_from_agent, self.lines.feed(data))
+            self.waiting += map(channel.decode_from_agent, self.lines.feed(data))
         message = self.waiting.pop(0)
         if type(message) is e.FirstOutput is not kind:
             return self.expect(kind)
@@ -83,9 +83,9 @@ def agent_of(tree, interpreter, scratch=""):
         supervisor = Supervisor(peer)
         assert supervisor.expect(m.Hello).secret == "the secret"
         yield supervisor
-        m.send(peer, m.EmptyNode(0.0))
+        channel.send(peer, m.EmptyNode(0.0))
         assert supervisor.expect(m.NodeEmptied).survivors == []
-        m.send(peer, m.LeaveJob())
+        channel.send(peer, m.LeaveJob())
         assert agent.wait(timeout=10) == 0
 
 
@@ -93,16 +93,16 @@ def start(supervisor, folder, argv, **changed):
     """One rank, which prints to a file of the folder."""
     task = m.RankLaunch(0, argv, {"RANK": "0"}, str(folder / "rank.txt"))
     launch = m.LaunchRanks([task], str(folder), ["RANK"], [], {})
-    m.send(supervisor.peer, launch._replace(**changed))
+    channel.send(supervisor.peer, launch._replace(**changed))
 
 
 @pytest.mark.parametrize("interpreter", oldest_and_this())
 def test_an_agent_needs_python_and_nothing_else(tree, tmp_path, interpreter):
     with agent_of(tree, interpreter) as supervisor:
-        m.send(supervisor.peer, m.PrepareNode(["master_port"], wants_probe=True))
+        channel.send(supervisor.peer, m.PrepareNode(["master_port"], wants_probe=True))
         prepared = supervisor.expect(m.NodePrepared)
         assert prepared.ports.keys() == {"master_port"}
-        m.send(supervisor.peer, m.ConnectToFirst("127.0.0.1", prepared.probe_port))
+        channel.send(supervisor.peer, m.ConnectToFirst("127.0.0.1", prepared.probe_port))
         assert supervisor.expect(m.ConnectedToFirst).error == ""
         start(supervisor, tmp_path, ["/bin/sh", "-c", "echo rank $RANK; exit 3"])
         began = supervisor.expect(e.RankStarted).time
@@ -121,7 +121,7 @@ def test_a_launcher_starts_ranks_through_the_agent(tree, tmp_path, interpreter):
     asks = 'OMPI_COMM_WORLD_RANK=0 GIVEN="by MPI" "$DRUMLINE_BIN/drumline-rank"; echo said $?'
     launcher = m.LauncherTask(["/bin/sh", "-c", asks], {}, str(tmp_path / "launcher.txt"))
     with agent_of(tree, interpreter, scratch) as supervisor:
-        m.send(supervisor.peer, m.PrepareNode([], wants_launcher_socket=True))
+        channel.send(supervisor.peer, m.PrepareNode([], wants_launcher_socket=True))
         supervisor.expect(m.NodePrepared)
         argv = ["/bin/sh", "-c", "echo rank $RANK given $GIVEN"]
         start(supervisor, tmp_path, argv, by_launcher=True, launcher=launcher)
@@ -134,7 +134,7 @@ def test_a_launcher_starts_ranks_through_the_agent(tree, tmp_path, interpreter):
 
 
 def hello(secret):
-    return m.Hello(secret, 0, m.compute_version(), m.find_package(), 1, "127.0.0.1", "subreaper")
+    return m.Hello(secret, 0, *channel.identify_package(), 1, "127.0.0.1", "subreaper")
 
 
 def test_a_peer_without_the_secret_is_sent_away(cli, tmp_path):
@@ -145,12 +145,12 @@ def test_a_peer_without_the_secret_is_sent_away(cli, tmp_path):
     try:
         with socket.create_connection(("127.0.0.1", agents.port)) as stranger:
             peer = next(iter(iter(agents.accept, None)))
-            m.send(stranger, hello("wrong"))
+            channel.send(stranger, hello("wrong"))
             assert agents.receive(peer) is None
             assert agents.drop(peer) is None
         with socket.create_connection(("127.0.0.1", agents.port)) as agent:
             peer = next(iter(iter(agents.accept, None)))
-            m.send(agent, hello("right"))
+            channel.send(agent, hello("right"))
             received = agents.receive(peer)
             assert received is not None
             assert isinstance(received[0], m.Hello)
@@ -260,19 +260,19 @@ class Step:
         self._stepd.stdin.flush()
 
     def start(self, folder, argv):
-        m.send(self.peer, m.PrepareNode([]))
+        channel.send(self.peer, m.PrepareNode([]))
         self.supervisor.expect(m.NodePrepared)
         start(self.supervisor, folder, argv)
         return self.supervisor.expect(e.RankStarted).pid
 
     def settle(self):
         """Everything that it was told by now is done."""
-        m.send(self.peer, m.ReadClock())
+        channel.send(self.peer, m.ReadClock())
         self.supervisor.expect(m.ClockRead)
 
 
 def address_of(token, addresses, port, secret):
-    return m.SupervisorAddress(m.compute_version(), m.find_package(), token, addresses, port, secret)
+    return m.SupervisorAddress(*channel.identify_package(), token, addresses, port, secret)
 
 
 @contextlib.contextmanager
@@ -311,9 +311,9 @@ def step_of(tree, tmp_path, name="slurmstepd", ended_by="slurmstepd"):
             hello = supervisor.expect(m.Hello)
             assert (hello.secret, hello.reached) == ("the secret", {"127.0.0.1": "127.0.0.1"})
             yield Step(supervisor, stepd, agent_pid)
-            m.send(peer, m.EmptyNode(0.0))
+            channel.send(peer, m.EmptyNode(0.0))
             assert supervisor.expect(m.NodeEmptied).survivors == []
-            m.send(peer, m.LeaveJob())
+            channel.send(peer, m.LeaveJob())
             stepd.stdin.close()
             assert stepd.wait(timeout=10) == 0
     assert not (tmp_path / "drumline-0badcafe-n0").exists()
@@ -344,7 +344,7 @@ def test_ranks_that_an_engine_has_told_are_not_told_again(tree, tmp_path):
         notice = step.supervisor.expect(m.NoticeReceived).by
         assert "(slurmstepd) to its agent" in notice
         wait_until(lambda: told(tmp_path), what="the rank was told")
-        m.send(step.peer, m.TerminateRanks(30.0, may_be_told=True))
+        channel.send(step.peer, m.TerminateRanks(30.0, may_be_told=True))
         step.settle()
         os.kill(rank, signal.SIGUSR1)
         exited = step.supervisor.expect(m.RankEnded)
@@ -362,7 +362,7 @@ def test_a_rank_that_was_told_alone_is_told_by_its_agent(tree, tmp_path):
         assert "(bash) to its agent" in step.supervisor.expect(m.NoticeReceived).by
         step.settle()
         assert told(tmp_path) == 0
-        m.send(step.peer, m.TerminateRanks(30.0, may_be_told=True))
+        channel.send(step.peer, m.TerminateRanks(30.0, may_be_told=True))
         wait_until(lambda: told(tmp_path), what="the rank was told")
         os.kill(rank, signal.SIGUSR1)
         step.supervisor.expect(m.RankEnded)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Optional, Union, get_args
 
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import NamedTuple, list_types, read_record
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -468,30 +468,7 @@ Event = Union[
 
 _TYPES: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(Event)}
 _decode = json.JSONDecoder().decode
-_NONE = type(None)
-_VALUES: dict[str, tuple[type, ...]] = {
-    "float": (float, int),
-    "int": (int,),
-    "str": (str,),
-    "bool": (bool,),
-    "list[str]": (list,),
-    "dict[str, Any]": (dict,),
-    "EndKind": (str,),
-    "Optional[int]": (int, _NONE),
-    "Optional[bool]": (bool, _NONE),
-    "Optional[dict[str, Any]]": (dict, _NONE),
-    "Optional[RecordedEvidence]": (dict, _NONE),
-}
-"""What JSON may hold for a field with that annotation."""
-
-_FIELDS: dict[str, dict[str, tuple[type, ...]]] = {
-    name: {field: _VALUES[kind.__annotations__[field]] for field in kind._fields}
-    for name, kind in _TYPES.items()
-}
-_LIMITED = frozenset((int, float, list))
 _LATEST = 4e9
-_LARGEST = 1 << 62
-"""Of numbers; more is no count, and neither is NaN."""
 
 
 def to_line(event: Event) -> bytes:
@@ -514,22 +491,11 @@ def from_line(line: bytes) -> Event | None:
     """
     try:
         data = _decode(line.decode())
-        name = data.pop("type")
-        known = _FIELDS[name]
-        values = {}
-        for field, value in data.items():
-            if field in known:
-                kind = type(value)
-                if kind not in known[field] or (kind in _LIMITED and not _is_whole(kind, value)):
-                    return None
-                values[field] = value
-        event = _TYPES[name](**values)
+        kind = _TYPES[data.pop("type")]
+        known = list_types(kind)
+        if not data.keys() <= known.keys():
+            data = {field: value for field, value in data.items() if field in known}
+        event: Event = read_record(kind, data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return event if 0 <= event.time < _LATEST else None
-
-
-def _is_whole(kind: type, value: Any) -> bool:
-    if kind is list:
-        return all(type(one) is str for one in value)
-    return bool(-_LARGEST < value < _LARGEST)

@@ -12,17 +12,13 @@ set.
 
 from __future__ import annotations
 
-import json
-import os
-from typing import TYPE_CHECKING, Any, Optional, Union, cast, get_args
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from drumline.contract import events as e
-from drumline.contract.channel import MESSAGE_LIMIT, ChannelError, parse
-from drumline.contract.evidence import ExitEvidence
+from drumline.contract.evidence import ExitEvidence  # noqa: TC001 - the codec looks it up here
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Mapping, Sequence
     from typing import TypedDict
 
@@ -445,10 +441,7 @@ class Activity(NamedTuple):
 
 
 class RankProgress(NamedTuple):
-    """
-    The progress of a rank so far, and of that ``poll_...``: for this poll. ``activity``: an
-    ``Activity`` as a list.
-    """
+    """The progress of a rank so far, and of that ``poll_...``: for this poll."""
 
     rank: int
     log_bytes: int
@@ -457,7 +450,7 @@ class RankProgress(NamedTuple):
     poll_cpu_s: float
     poll_io_bytes: int
     processes: list[ProcessStack]
-    activity: list[Any]
+    activity: Activity
 
 
 class ProgressPolled(NamedTuple):
@@ -577,118 +570,3 @@ FromAgent = Union[
     ProgressPolled, RanksInspected, ConnectionsListed, CommandRequested, CallerGone, CommandEnded, LauncherExited,
     RankAbandoned, RankMisplaced, NoticeReceived, AgentLeaving, DrillTaken, NodeEmptied, SeenEvent,
 ]  # fmt: skip
-
-# The classes by the name that a line has.
-_TO_AGENT: dict[str, type[ToAgent]] = {kind.__name__: kind for kind in get_args(ToAgent)}
-_FROM_AGENT: dict[str, type[FromAgent]] = {kind.__name__: kind for kind in get_args(FromAgent)}
-
-_LONG_BYTES = 16 * 1024
-"""From which on a message to many agents is compressed."""
-
-# Records inside of messages are arrays in JSON.
-_INSIDE: dict[tuple[str, str], type[Any]] = {
-    ("LaunchRanks", "launcher"): LauncherTask,
-    ("LaunchRanks", "samples"): SampleFile,
-    ("LaunchRanks", "warm"): WarmSettings,
-    ("RankEnded", "evidence"): ExitEvidence,
-}
-_LISTED: dict[tuple[str, str], type[Any]] = {
-    ("LaunchRanks", "ranks"): RankLaunch,
-    ("ConnectionsListed", "ranks"): RankConnections,
-    ("ProgressPolled", "ranks"): RankProgress,
-    ("RanksInspected", "ranks"): RankInspection,
-}
-
-
-def compute_version() -> str:
-    """Return what is the same for two packages that understand each other: a number made of all names and fields."""
-    inside = (*_INSIDE.values(), *_LISTED.values())
-    kinds = (SupervisorAddress, Compressed, *_TO_AGENT.values(), *_FROM_AGENT.values(), *inside)
-    text = repr([(kind.__name__, kind._fields) for kind in kinds])
-    # A remainder of it by a prime: hashlib would have to be loaded.
-    return f"{int.from_bytes(text.encode(), 'big') % (2**61 - 1):016x}"
-
-
-def find_package() -> str:
-    """Return the folder of this package, for the words about two that differ."""
-    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-
-
-def describe_difference(other: Mapping[str, Any]) -> str:
-    """
-    Return what is said of a peer of another version; empty when it is of this one.
-
-    ``other``: of whatever version, as it tells of itself in ``version`` and ``package``.
-    """
-    if other.get("version") == compute_version():
-        return ""
-    return (
-        f"another version of drumline, from {other.get('package') or 'an unknown folder'}, than the one here, from "
-        f"{find_package()}; install the same version for all nodes"
-    )
-
-
-def send(peer: socket.socket, message: ToAgent | FromAgent) -> None:
-    """Block until the kernel took all of it. Raises OSError when the peer is gone."""
-    peer.sendall(encode(message))
-
-
-def encode(message: ToAgent | FromAgent | Compressed) -> bytes:
-    """Return the line that stands for a message, with its end."""
-    return json.dumps({"type": type(message).__name__, **message._asdict()}).encode() + b"\n"
-
-
-def encode_for_many(message: ToAgent) -> bytes:
-    """Return the line that stands for a message to many agents; a long one is compressed."""
-    line = encode(message)
-    if len(line) < _LONG_BYTES:
-        return line
-    # Few jobs have so many nodes, and every launch would import these.
-    import binascii
-    import zlib
-
-    # Higher levels take ten times as long, and save at most a fifth of the bytes.
-    return encode(Compressed(binascii.b2a_base64(zlib.compress(line, 1), newline=False).decode()))
-
-
-def _decompress(compressed: Compressed) -> dict[str, Any]:
-    import binascii
-    import zlib
-
-    decompressor = zlib.decompressobj()
-    try:
-        line = decompressor.decompress(binascii.a2b_base64(compressed.line), MESSAGE_LIMIT)
-    except (TypeError, ValueError, zlib.error) as error:
-        raise ChannelError("a compressed message that is damaged") from error
-    if not decompressor.eof:
-        raise ChannelError(f"a compressed message that is not whole, or of more than {MESSAGE_LIMIT} bytes")
-    return parse(line)
-
-
-def decode_for_agent(line: Mapping[str, Any]) -> ToAgent:
-    """Return the message of a line that ``channel.Lines`` has read. Raises ChannelError."""
-    if line.get("type") == Compressed.__name__:
-        line = _decompress(_decode(line, {Compressed.__name__: Compressed}))
-    return cast("ToAgent", _decode(line, _TO_AGENT))
-
-
-def decode_from_agent(line: Mapping[str, Any]) -> FromAgent:
-    """Return the message of a line that ``channel.Lines`` has read. Raises ChannelError."""
-    return cast("FromAgent", _decode(line, _FROM_AGENT))
-
-
-def _decode(line: Mapping[str, Any], kinds: Mapping[str, type[Any]]) -> Any:
-    name = str(line.get("type"))
-    kind = kinds.get(name)
-    if kind is None:
-        raise ChannelError(f"a message {name!r}, which this version does not have")
-    fields = {field: value for field, value in line.items() if field != "type"}
-    try:
-        for field, value in fields.items():
-            if (name, field) in _LISTED:
-                fields[field] = [_LISTED[name, field](*one) for one in value]
-            elif value is not None and (name, field) in _INSIDE:
-                fields[field] = _INSIDE[name, field](*value)
-        return kind(**fields)
-    except TypeError as error:
-        raise ChannelError(f"a message {name!r} with the fields {', '.join(fields) or 'none'}") from error

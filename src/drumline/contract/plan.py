@@ -21,7 +21,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Optional
 
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import NamedTuple, describe_record, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -410,16 +410,8 @@ class Plan(NamedTuple):
 
     def to_json(self) -> str:
         """Return the plan as JSON, with a line for each rank."""
-        copies = [copy._asdict() for copy in self.copies]
-        launcher = self.launcher._asdict() if self.launcher else None
-        registers = [one._asdict() for one in self.registers]
-        changed = {"nodes": [], "copies": copies, "launcher": launcher, "asked": self.asked._asdict()}
-        changed["registers"] = registers
-        changed["services"] = [one._asdict() for one in self.services]
-        changed["fetches"] = [one._asdict() for one in self.fetches]
-        changed["uploads"] = [one._asdict() for one in self.uploads]
-        changed["build"] = self.build._asdict() if self.build else None
-        head, nodes, rest = json.dumps({**self._asdict(), **changed}, indent=1).partition('\n "nodes": [')
+        data = describe_record(self._replace(nodes=()))
+        head, nodes, rest = json.dumps(data, indent=1).partition('\n "nodes": [')
         return head + nodes + ",".join(map(_format_node, self.nodes)) + rest
 
     @classmethod
@@ -433,41 +425,24 @@ class Plan(NamedTuple):
     def from_json(cls, text: str) -> Plan:
         """Return the plan of this text. Raises ValueError for a newer format, DamagedError for what is no plan."""
         try:
-            return cls._from_data(json.loads(text))
+            data = json.loads(text)
+            if data.get("format", 0) > FORMAT:
+                raise ValueError(
+                    f"this plan has format {data['format']}, and {FORMAT} is the newest known here"
+                )
+            if data.get("launcher"):
+                data["launcher"].pop("own_host_names", None)  # Earlier plans have it.
+            plan: Plan = read_record(cls, data)
         except (TypeError, LookupError, AttributeError, RecursionError) as error:
             from drumline.contract.errors import DamagedError
 
             raise DamagedError(f"the plan is damaged: {type(error).__name__}: {error}") from error
-
-    @classmethod
-    def _from_data(cls, data: dict[str, Any]) -> Plan:
-        """Raises ValueError; TypeError and the like for what is no plan."""
-        if data.get("format", 0) > FORMAT:
-            raise ValueError(f"this plan has format {data['format']}, and {FORMAT} is the newest known here")
-        data["nodes"] = tuple(_node_from(node) for node in data["nodes"])
-        data["copies"] = tuple(InputCopy(**copy) for copy in data["copies"])
-        if data.get("launcher"):
-            launcher = {**data["launcher"], "argv": tuple(data["launcher"]["argv"])}
-            launcher.pop("own_host_names", None)  # Earlier plans have it.
-            data["launcher"] = Launcher(**launcher)
-        data["asked"] = Asked(**data.get("asked", {}))
-        data["services"] = tuple(Service(**one) for one in data.get("services", ()))
-        data["fetches"] = tuple(Fetch(**one) for one in data.get("fetches", ()))
-        data["uploads"] = tuple(Upload(**one) for one in data.get("uploads", ()))
-        data["build"] = Build(**data["build"]) if data.get("build") else None
-        data["registers"] = tuple(Registration(**one) for one in data.get("registers", ()))
-        for name in ("argv", "unset", "folders", "warnings", "restart_on", "secrets", "notify"):
-            data[name] = tuple(data.get(name, ()))
-        for name in ("job", "engine", "cwd"):
-            _check_kind(data[name], str)
-        for name in ("env", "user_env", "ports", "compute", "container", "resolved", "texts"):
-            _check_kind(data.get(name, {}), dict)
-        return cls(**data)
-
-
-def _check_kind(value: Any, kind: type) -> None:
-    if not isinstance(value, kind):
-        raise TypeError(f"{type(value).__name__} in the place of {kind.__name__}")
+        for task in (task for node in plan.nodes for task in node.ranks):
+            parts = task.log.split("/")
+            # A job can write a plan too.
+            if len(parts) != 2 or any(part in ("", ".", "..") for part in parts):
+                raise ValueError(f"the log {task.log!r} is not in the run folder")
+        return plan
 
 
 def _format_node(node: NodeTask) -> str:
@@ -475,17 +450,3 @@ def _format_node(node: NodeTask) -> str:
     head = json.dumps({**node._asdict(), "ranks": []})
     ranks = ",".join("\n   " + json.dumps(task._asdict()) for task in node.ranks)
     return f"\n  {head[:-2]}{ranks}]}}"
-
-
-def _check_log(log: object) -> None:
-    """Raise ValueError unless it is a file in a folder of the run folder: a job can write a plan too."""
-    parts = log.split("/") if isinstance(log, str) else []
-    if len(parts) != 2 or any(part in ("", ".", "..") for part in parts):
-        raise ValueError(f"the log {log!r} is not in the run folder")
-
-
-def _node_from(data: dict[str, Any]) -> NodeTask:
-    for task in data["ranks"]:
-        _check_log(task["log"])
-    ranks = tuple(RankTask(**{**task, "argv": tuple(task.get("argv", ()))}) for task in data["ranks"])
-    return NodeTask(**{**data, "cores": tuple(data["cores"]), "ranks": ranks})

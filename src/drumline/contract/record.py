@@ -1,5 +1,6 @@
 """
-Definitions that cost a launch little: ``NamedTuple`` as in ``typing``, and patterns that are compiled when used.
+Definitions that cost a launch little: ``NamedTuple`` as in ``typing``, its records as JSON, and patterns that are
+compiled when used.
 
 The one of ``typing`` compiles a constructor for each class and an expression for each annotation, which for all classes
 that a launch needs adds up to a tenth of it. Here the constructor is compiled when there are more than a few of a
@@ -8,11 +9,14 @@ class, and annotations stay text. Type checkers see that one.
 
 from __future__ import annotations
 
-__all__ = ["NamedTuple", "compile_late"]
+import sys
+from functools import partial
+
+__all__ = ["NamedTuple", "compile_late", "describe_record", "list_types", "read_record"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from re import Pattern
     from typing import Any, AnyStr, NamedTuple
 else:
@@ -124,3 +128,92 @@ def compile_late(pattern: AnyStr, flags: int = 0) -> Pattern[AnyStr]:
     """Return what ``re.compile`` returns, for use by its methods; a mistake in the pattern shows at the first use."""
     late: Any = _LatePattern(pattern, flags)
     return late  # type: ignore[no-any-return]
+
+
+# Records and JSON: what the JSON of a record must hold is said by the annotations of its fields.
+
+
+_LARGEST = 1 << 62
+"""Of numbers; more is no count, and neither is NaN."""
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "float": (float, int),
+    "int": (int,),
+    "str": (str,),
+    "bool": (bool,),
+    "EndKind": (str,),
+    "list": (list,),
+    "Sequence": (list,),
+    "tuple": (list,),
+}
+"""What JSON may hold for an annotation that begins so; for others an object."""
+
+_LAYOUTS: dict[type, tuple[dict[str, tuple[type, ...]], dict[str, Callable[[Any], Any]]]] = {}
+"""By class and field, the types that JSON may hold, and, for lists and records, what makes them of that."""
+
+
+def read_record(kind: type[Any], data: dict[str, Any]) -> Any:
+    """
+    Return the record of a JSON object, which is changed. Raises TypeError for values of other types and for fields that
+    are missing, KeyError for unknown ones.
+    """
+    types = list_types(kind)
+    for name, value in data.items():
+        found = type(value)
+        is_number = found is int or found is float
+        if found not in types[name] or (is_number and not -_LARGEST < value < _LARGEST):
+            raise TypeError(f"{name} is {str(value)[:50]!r}")
+    return _make_record(kind, data)
+
+
+def list_types(kind: type[Any]) -> dict[str, tuple[type, ...]]:
+    """Return by field what JSON may hold for it."""
+    return (_LAYOUTS.get(kind) or _read_layout(kind))[0]
+
+
+def _make_record(kind: type[Any], value: Any) -> Any:
+    """Make a record of an object, or of the array of its fields, as a record inside of another one may be."""
+    converts = (_LAYOUTS.get(kind) or _read_layout(kind))[1]
+    if type(value) is list:
+        if not converts:
+            return kind(*value)
+        value = dict(zip(kind._fields, value))
+    for name, convert in converts.items():
+        if value.get(name) is not None:
+            value[name] = convert(value[name])
+    return kind(**value)
+
+
+def _read_layout(kind: type[Any]) -> Any:
+    scope = vars(sys.modules[kind.__module__])
+    types: dict[str, tuple[type, ...]] = {}
+    converts: dict[str, Callable[[Any], Any]] = {}
+    for name in kind._fields:
+        text = kind.__annotations__[name]
+        plain = text[len("Optional[") : -1] if text.startswith("Optional[") else text.removesuffix(" | None")
+        head, _, inside = plain.partition("[")
+        types[name] = _TYPES.get(head, (dict,))
+        if list in types[name]:
+            item = inside[:-1].removesuffix(", ...")
+            converts[name] = partial(_make_items, tuple if head == "tuple" else list, item, scope.get(item))
+        elif hasattr(scope.get(head), "_fields"):
+            types[name], converts[name] = (dict, list), partial(_make_record, scope[head])
+        if plain != text:
+            types[name] += (type(None),)
+    _LAYOUTS[kind] = types, converts
+    return types, converts
+
+
+def _make_items(kind: type, name: str, item: Any, values: list[Any]) -> Any:
+    if hasattr(item, "_fields"):
+        return kind([_make_record(item, value) for value in values])
+    if name == "str" and not all(type(value) is str for value in values):
+        raise TypeError("a list with something that is no text")
+    return kind(values)
+
+
+def describe_record(value: Any) -> Any:
+    """Return what JSON holds for a record as an object, and for all records inside of it."""
+    if hasattr(value, "_asdict"):
+        return {name: describe_record(field) for name, field in value._asdict().items()}
+    return [describe_record(item) for item in value] if isinstance(value, tuple) else value

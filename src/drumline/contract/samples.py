@@ -146,17 +146,17 @@ def from_line(line: bytes) -> Sample | None:
     try:
         data = json.loads(line)
         return Sample(
-            time=_real(data["t"]),
-            attempt=_whole(data["a"]),
-            elapsed_s=_real(data["e"]),
-            busy_s=_real(data["cpu"][0]),
-            cores=_whole(data["cpu"][1]),
+            time=read_real(data["t"]),
+            attempt=read_whole(data["a"]),
+            elapsed_s=read_real(data["e"]),
+            busy_s=read_real(data["cpu"][0]),
+            cores=read_whole(data["cpu"][1]),
             memory=_pair(data["mem"]),
             limit=_pair(data["limit"]) if "limit" in data else None,
             swap=_pair(data["swap"]),
             network=_pair(data["net"]),
             disk=_pair(data["disk"]),
-            load=_real(data["load"]),
+            load=read_real(data["load"]),
             ranks=tuple(_rank_from(one) for one in data["ranks"]),
             gpus=gpus_from(data.get("gpus", ())),
         )
@@ -167,15 +167,17 @@ def from_line(line: bytes) -> Sample | None:
 def _rank_from(data: Mapping[str, Any]) -> RankUse:
     io = data.get("io")
     return RankUse(
-        rank=_whole(data["k"]),
-        pid=_whole(data["p"]),
-        cpu_s=_real(data["c"]),
-        memory=_whole(data["m"]),
-        peak=_whole(data["M"]),
-        processes=_whole(data["n"]),
-        threads=_whole(data["t"]),
-        io=None if io is None else (_whole(io[0]), _whole(io[1]), _whole(io[2]), _whole(io[3])),
-        gpus={str(index): _whole(size) for index, size in data.get("g", {}).items()},
+        rank=read_whole(data["k"], NO_RANK),
+        pid=read_whole(data["p"], NO_RANK),
+        cpu_s=read_real(data["c"]),
+        memory=read_whole(data["m"]),
+        peak=read_whole(data["M"]),
+        processes=read_whole(data["n"]),
+        threads=read_whole(data["t"]),
+        io=None
+        if io is None
+        else (read_whole(io[0]), read_whole(io[1]), read_whole(io[2]), read_whole(io[3])),
+        gpus={str(index): read_whole(size) for index, size in data.get("g", {}).items()},
         has_ended=bool(data.get("x")),
     )
 
@@ -190,27 +192,28 @@ def _gpu_from(data: Mapping[str, Any]) -> Gpu:
     return Gpu(
         number=str(data["i"]),
         name=str(data.get("name", "")),
-        busy=_whole(data["u"]) if "u" in data else None,
+        busy=read_whole(data["u"]) if "u" in data else None,
         used=used,
         total=total,
-        watts=_real(data["w"]) if "w" in data else None,
-        celsius=_whole(data["T"]) if "T" in data else None,
+        watts=read_real(data["w"]) if "w" in data else None,
+        celsius=read_whole(data["T"]) if "T" in data else None,
     )
 
 
 def _pair(value: Sequence[Any]) -> tuple[int, int]:
-    return _whole(value[0]), _whole(value[1])
+    return read_whole(value[0]), read_whole(value[1])
 
 
-def _whole(value: Any) -> int:
-    """Return the value as a whole number. Raises ValueError if no counter of a machine can have it."""
+def read_whole(value: Any, least: int = 0) -> int:
+    """Return a whole number. Raises ValueError if no counter of a machine can have it."""
     number = int(value)
-    if not -1 <= number < 1 << 63:
+    if not least <= number < 1 << 63:
         raise ValueError(number)
     return number
 
 
-def _real(value: Any) -> float:
+def read_real(value: Any) -> float:
+    """Return a number. Raises ValueError if it is no time or share of anything."""
     number = float(value)
     if not 0.0 <= number < 1e12:
         raise ValueError(number)

@@ -35,13 +35,13 @@ always its newest. Lines that are no whole object are to be left out: the last o
 from __future__ import annotations
 
 import json
-import math
 from typing import TYPE_CHECKING, Any, Optional
 
 from drumline.contract.record import NamedTuple
+from drumline.contract.samples import read_real, read_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 DETAIL = "DRUMLINE_STEPS_DETAIL"
 PHASES = ("step", "input", "forward", "backward", "comm", "overlap", "other")
@@ -137,7 +137,14 @@ def _describe_window(window: Window) -> dict[str, Any]:
     if window.entries:
         data["at"] = [(number, round(at, 6)) for number, at in window.entries]
     if window.calls:
-        data["calls"] = [_describe_calls(one) for one in window.calls]
+        data["calls"] = [
+            (
+                calls.number,
+                round(calls.times[0], 6),
+                [round(1e6 * (at - calls.times[0])) for at in calls.times],
+            )
+            for calls in window.calls
+        ]
     data["src"] = window.sources
     if window.total:
         data["of"] = tuple(window.total)
@@ -151,16 +158,11 @@ def _describe_window(window: Window) -> dict[str, Any]:
     return data
 
 
-def _describe_calls(one: StepCalls) -> tuple[int, float, list[int]]:
-    first = one.times[0]
-    return one.number, round(first, 6), [round(1e6 * (at - first)) for at in one.times]
-
-
 def from_line(line: bytes) -> tuple[Window, ...]:
     """Return the windows of a line; none for what is no whole line, or a line that the job itself has written."""
     try:
         data = json.loads(line)
-        at, monotonic = _read_real(data["t"]), _read_real(data["m"])
+        at, monotonic = read_real(data["t"]), read_real(data["m"])
         return tuple(_read_window(at, monotonic, one) for one in data["ranks"])
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
         return ()
@@ -172,17 +174,17 @@ def read_looks(line: bytes) -> tuple[Looks, ...]:
         return ()
     try:
         data = json.loads(line)
-        at, monotonic = _read_real(data["t"]), _read_real(data["m"])
+        at, monotonic = read_real(data["t"]), read_real(data["m"])
         return tuple(_read_look(at, monotonic, *one) for one in data["looks"])
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
         return ()
 
 
 def _read_look(at: float, monotonic: float, rank: Any, pid: Any, *counts: Any) -> Looks:
-    whole = tuple(map(_read_whole, counts))
+    whole = tuple(map(read_whole, counts))
     if len(whole) != len(PLACES) or max(whole) > _MOST_LOOKS:
         raise ValueError(counts)
-    return Looks(at, monotonic, _read_whole(rank), _read_whole(pid), whole)
+    return Looks(at, monotonic, read_whole(rank), read_whole(pid), whole)
 
 
 def _read_window(at: float, monotonic: float, data: Mapping[str, Any]) -> Window:
@@ -190,41 +192,25 @@ def _read_window(at: float, monotonic: float, data: Mapping[str, Any]) -> Window
     return Window(
         at,
         monotonic,
-        _read_whole(data["k"]),
-        _read_whole(data["p"]),
-        _read_whole(data["d"]),
-        _read_whole(data["n"]),
-        {name: Spread(*map(_read_real, data[name])) for name in PHASES if name in data},
-        tuple(_read_whole(one) for one in data.get("bytes", ())),
-        tuple((_read_whole(number), _read_real(when)) for number, when in data.get("at", ())[:_MOST_ENTRIES]),
+        read_whole(data["k"]),
+        read_whole(data["p"]),
+        read_whole(data["d"]),
+        read_whole(data["n"]),
+        {name: Spread(*map(read_real, data[name])) for name in PHASES if name in data},
+        tuple(read_whole(one) for one in data.get("bytes", ())),
+        tuple((read_whole(number), read_real(when)) for number, when in data.get("at", ())[:_MOST_ENTRIES]),
         tuple(str(one)[:100] for one in data["src"]),
-        Total(_read_whole(total[0]), _read_whole(total[1]), str(total[2])[:200]) if total else None,
-        {name: _read_values(values) for name, values in data.get("every", {}).items() if name in PHASES},
-        _read_whole(data.get("pass", 0)),
+        Total(read_whole(total[0]), read_whole(total[1]), str(total[2])[:200]) if total else None,
+        {
+            name: tuple(None if value is None else read_real(value) for value in values)
+            for name, values in data.get("every", {}).items()
+            if name in PHASES
+        },
+        read_whole(data.get("pass", 0)),
         tuple(_read_calls(*one) for one in data.get("calls", ())[:_MOST_STEPS_WITH_CALLS]),
     )
 
 
 def _read_calls(number: Any, first: Any, after_us: Sequence[Any]) -> StepCalls:
-    begin = _read_real(first)
-    return StepCalls(
-        _read_whole(number), tuple(begin + _read_real(one) / 1e6 for one in after_us[:MOST_CALLS])
-    )
-
-
-def _read_values(values: Iterable[Any]) -> tuple[Optional[float], ...]:
-    return tuple(None if one is None else _read_real(one) for one in values)
-
-
-def _read_whole(value: Any) -> int:
-    number = int(value)
-    if not 0 <= number < 1 << 63:
-        raise ValueError(number)
-    return number
-
-
-def _read_real(value: Any) -> float:
-    number = float(value)
-    if not math.isfinite(number) or not 0.0 <= number < 1e12:
-        raise ValueError(number)
-    return number
+    begin = read_real(first)
+    return StepCalls(read_whole(number), tuple(begin + read_real(one) / 1e6 for one in after_us[:MOST_CALLS]))

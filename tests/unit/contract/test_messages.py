@@ -7,6 +7,7 @@ import zlib
 
 import pytest
 
+from drumline.contract import channel
 from drumline.contract import messages as m
 from drumline.contract.channel import ChannelError
 from drumline.contract.evidence import ExitEvidence
@@ -29,14 +30,14 @@ LAUNCH = m.LaunchRanks(
 
 @pytest.mark.parametrize("message", [m.PrepareNode(["master_port"]), m.ReadClock(), LAUNCH])
 def test_an_agent_receives_what_its_supervisor_sent(message):
-    line = m.encode(message)
+    line = channel.encode(message)
     assert line.count(b"\n") == 1
-    received = m.decode_for_agent(json.loads(line))
+    received = channel.decode_for_agent(json.loads(line))
     assert (type(received), received) == (type(message), message)
 
 
 def test_the_records_in_a_message_are_records_again():
-    launch = m.decode_for_agent(json.loads(m.encode(LAUNCH)))
+    launch = channel.decode_for_agent(json.loads(channel.encode(LAUNCH)))
     assert isinstance(launch, m.LaunchRanks)
     assert launch.ranks[0].env == {"RANK": "0"}
     assert launch.launcher is not None
@@ -49,12 +50,12 @@ def test_the_records_in_a_message_are_records_again():
         m.Hello("secret", 0, "1", "/lib/drumline", 7, "10.0.0.1", "cgroup"),
         m.RankEnded(3, None, 9, "", 1.5, ExitEvidence(FAILURE, [], said="bye", told_at=None, reported=[])),
         m.RankEnded(3, 127, None, "no such program", 1.5, None),
-        m.ProgressPolled(1, [m.RankProgress(0, 10, 0.5, 20, 0.1, 2, [STACK], [3, 4, 0, 5, 6, 0.5])], 0.0, 0),
+        m.ProgressPolled(1, [m.RankProgress(0, 10, 0.5, 20, 0.1, 2, [STACK], m.Activity(3))], 0.0, 0),
         m.RanksInspected([m.RankInspection(0, [], None)]),
     ],
 )
 def test_a_supervisor_receives_what_its_agent_sent(message):
-    received = m.decode_from_agent(json.loads(m.encode(message)))
+    received = channel.decode_from_agent(json.loads(channel.encode(message)))
     assert type(received) is type(message)
     assert json.dumps(received._asdict()) == json.dumps(message._asdict())
 
@@ -64,45 +65,45 @@ NODES = ",".join(f"10.0.{node >> 8}.{node & 255}" for node in range(2000))
 
 def test_a_long_message_to_many_agents_is_sent_packed():
     message = m.ShareVariables({"AZ_BATCH_HOST_LIST": NODES}, {}, {}, {"TOKEN": "hidden"})
-    line = m.encode_for_many(message)
+    line = channel.encode_for_many(message)
     assert line.count(b"\n") == 1
-    assert len(line) < len(m.encode(message)) / 2
-    assert m.decode_for_agent(json.loads(line)) == message
+    assert len(line) < len(channel.encode(message)) / 2
+    assert channel.decode_for_agent(json.loads(line)) == message
 
 
 def test_a_short_one_is_sent_as_to_one_agent():
-    assert m.encode_for_many(m.KillRanks()) == m.encode(m.KillRanks())
+    assert channel.encode_for_many(m.KillRanks()) == channel.encode(m.KillRanks())
 
 
 def compressed(line):
-    return json.loads(m.encode(m.Compressed(base64.b64encode(zlib.compress(line)).decode())))
+    return json.loads(channel.encode(m.Compressed(base64.b64encode(zlib.compress(line)).decode())))
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
         ({"type": "Compressed"}, "with the fields none"),
-        ({"type": "Compressed", "line": 1}, "damaged"),
+        ({"type": "Compressed", "line": 1}, "with the fields line"),
         ({"type": "Compressed", "line": "x"}, "damaged"),
         ({"type": "Compressed", "line": "\xe9"}, "damaged"),
         ({"type": "Compressed", "line": base64.b64encode(b"no zlib").decode()}, "damaged"),
         ({"type": "Compressed", "line": base64.b64encode(zlib.compress(b"{}")[:-5]).decode()}, "not whole"),
         (compressed(b"[1]"), "a line that is not a message"),
-        (compressed(m.encode(m.Compressed(""))), "a message 'Compressed', which"),
+        (compressed(channel.encode(m.Compressed(""))), "a message 'Compressed', which"),
     ],
 )
 def test_a_damaged_packed_message_is_refused(line, said):
     with pytest.raises(ChannelError, match=said):
-        m.decode_for_agent(line)
+        channel.decode_for_agent(line)
 
 
 def test_a_packed_message_cannot_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(m, "MESSAGE_LIMIT", 100_000)
+    monkeypatch.setattr(channel, "MESSAGE_LIMIT", 100_000)
     line = compressed(b" " * 50_000_000)
     tracemalloc.start()
     try:
         with pytest.raises(ChannelError, match="more than 100000 bytes"):
-            m.decode_for_agent(line)
+            channel.decode_for_agent(line)
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
@@ -110,7 +111,7 @@ def test_a_packed_message_cannot_fill_the_memory(monkeypatch):
 
 def test_an_agent_cannot_send_a_packed_message():
     with pytest.raises(ChannelError, match="a message 'Compressed', which"):
-        m.decode_from_agent(compressed(m.encode(m.ReadClock())))
+        channel.decode_from_agent(compressed(channel.encode(m.ReadClock())))
 
 
 @pytest.mark.parametrize(
@@ -126,17 +127,17 @@ def test_an_agent_cannot_send_a_packed_message():
 def test_what_this_version_does_not_have_is_refused(line, said):
     """A field that one end does not know is a mistake: both are of one version, or do not come this far."""
     with pytest.raises(ChannelError, match=said):
-        m.decode_for_agent(line)
+        channel.decode_for_agent(line)
 
 
 def test_a_field_more_is_another_version(monkeypatch):
-    before = m.compute_version()
+    before = channel.compute_version()
     monkeypatch.setattr(m.LaunchRanks, "_fields", (*m.LaunchRanks._fields, "weather"))
-    assert m.compute_version() != before
-    assert m.describe_difference({"version": before, "package": "/old/drumline"}).startswith(
+    assert channel.compute_version() != before
+    assert channel.describe_difference({"version": before, "package": "/old/drumline"}).startswith(
         "another version of drumline, from /old/drumline, than the one here, from /"
     )
-    assert m.describe_difference({"version": m.compute_version()}) == ""
-    assert m.describe_difference({}).startswith(
+    assert channel.describe_difference({"version": channel.compute_version()}) == ""
+    assert channel.describe_difference({}).startswith(
         "another version of drumline, from an unknown folder, than the one here"
     )

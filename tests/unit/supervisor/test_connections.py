@@ -4,12 +4,12 @@ import socket
 
 import pytest
 
-from drumline.contract import messages
+from drumline.contract import channel, messages
 from drumline.supervisor.attempt.connections import AgentConnections
 
 
 def hello(**changed):
-    own = ("secret", 0, messages.compute_version(), messages.find_package(), 1, "127.0.0.1", "subreaper")
+    own = ("secret", 0, *channel.identify_package(), 1, "127.0.0.1", "subreaper")
     return messages.Hello(*own)._replace(**changed)
 
 
@@ -24,7 +24,7 @@ def agents():
 def agent(agents):
     """A connection that has shown the secret."""
     with socket.create_connection(("127.0.0.1", agents.port)) as peer:
-        messages.send(peer, hello())
+        channel.send(peer, hello())
         descriptor = None
         while descriptor is None:
             descriptor = agents.accept()
@@ -60,7 +60,7 @@ def met(agents, *lines):
     """What is received from a new peer that has sent these, as records or bytes."""
     with socket.create_connection(("127.0.0.1", agents.port)) as peer:
         for line in lines:
-            peer.sendall(line if isinstance(line, bytes) else messages.encode(line))
+            peer.sendall(line if isinstance(line, bytes) else channel.encode(line))
         descriptor = next(iter(iter(agents.accept, None)))
         agents._peers[descriptor].settimeout(5.0)
         received = agents.receive(descriptor)

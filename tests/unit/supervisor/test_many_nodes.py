@@ -15,6 +15,7 @@ import pytest
 from planning import plan
 
 from drumline.checks.links import plan_peers, plan_rounds
+from drumline.contract import channel
 from drumline.contract import messages as m
 from drumline.contract.events import RankExited
 from drumline.contract.folder import RunFolder
@@ -172,8 +173,8 @@ def test_an_agent_is_told_without_a_look_at_the_others():
             agents.server.settimeout(20.0)
             for node in range(nodes):
                 peer = stack.enter_context(socket.create_connection(("127.0.0.1", agents.port)))
-                own = ("secret", node, m.compute_version(), m.find_package(), 1, "127.0.0.1", "subreaper")
-                m.send(peer, m.Hello(*own))
+                own = ("secret", node, *channel.identify_package(), 1, "127.0.0.1", "subreaper")
+                channel.send(peer, m.Hello(*own))
                 descriptor = agents.accept()
                 assert isinstance(agents.receive(descriptor)[0], m.Hello)
             return steps_of(agents.send_all, range(nodes), m.KillRanks())
@@ -228,15 +229,15 @@ def test_a_command_on_another_node_costs_no_look_at_all_nodes_and_commands(tmp_p
 
 def test_the_version_is_computed_once_for_all_agents(monkeypatch):
     counted = []
-    version = m.compute_version()
-    monkeypatch.setattr(m, "compute_version", lambda: counted.append(1) or version)
+    version = channel.compute_version()
+    monkeypatch.setattr(channel, "compute_version", lambda: counted.append(1) or version)
     with ExitStack() as stack:
         agents = AgentConnections(socket.create_server(("127.0.0.1", 0)), "secret", 3)
         stack.callback(agents.close)
         agents.server.settimeout(20.0)
         for node in range(3):
             peer = stack.enter_context(socket.create_connection(("127.0.0.1", agents.port)))
-            m.send(peer, m.Hello("secret", node, version, m.find_package(), 1, "127.0.0.1", "subreaper"))
+            channel.send(peer, m.Hello("secret", node, version, "/lib", 1, "127.0.0.1", "subreaper"))
             assert isinstance(agents.receive(agents.accept())[0], m.Hello)
     assert len(counted) == 1
 

@@ -115,7 +115,7 @@ def test_a_node_that_is_late_now_and_then_hides_no_hang(tmp_path, monkeypatch):
         clock[0] += 30.0
         made.start_when_due()
         node = number % 2
-        rank = m.RankProgress(node, 0, 1.0, 0, 0.0, 0, [], [])
+        rank = m.RankProgress(node, 0, 1.0, 0, 0.0, 0, [], m.Activity())
         made.take_in(node, m.ProgressPolled(number, [rank], 0.0, 0))
         clock[0] += 7.0
         made.start_when_due()
@@ -131,7 +131,7 @@ def test_a_node_that_always_answers_too_late_hides_no_hang(tmp_path, monkeypatch
     made.begin()
 
     def answer(node, number):
-        rank = m.RankProgress(node, 0, 1.0, 0, 0.0, 0, [], [])
+        rank = m.RankProgress(node, 0, 1.0, 0, 0.0, 0, [], m.Activity())
         made.take_in(node, m.ProgressPolled(number, [rank], 0.0, 0))
 
     for number in range(1, 40):

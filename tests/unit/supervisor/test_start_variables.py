@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from planning import FACTS, environments, plan
 
+from drumline.contract import channel
 from drumline.contract import messages as m
 from drumline.contract.folder import RunFolder
 from drumline.contract.mpi import OPEN_MPI, Mpi
@@ -33,10 +34,10 @@ class Wire:
         self.environments = {}
 
     def send(self, node, message):
-        self._take_in(node, m.encode(message))
+        self._take_in(node, channel.encode(message))
 
     def _take_in(self, node, line):
-        told = m.decode_for_agent(json.loads(line))
+        told = channel.decode_for_agent(json.loads(line))
         environment = self.environments.setdefault(node, JobEnvironment(""))
         if isinstance(told, m.ShareVariables):
             environment.shared = told
@@ -44,7 +45,7 @@ class Wire:
             environment.begin(told)
 
     def send_all(self, nodes, message):
-        line = m.encode_for_many(message)
+        line = channel.encode_for_many(message)
         for node in nodes:
             self._take_in(node, line)
 

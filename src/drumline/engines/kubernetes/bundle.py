@@ -12,8 +12,8 @@ import tarfile
 import urllib.parse
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.channel import find_package
 from drumline.contract.errors import EngineError, NotSubmittedError, PlanError, Problem, describe_os_error
-from drumline.contract.messages import find_package
 from drumline.contract.plan import Plan, is_below
 from drumline.contract.words import format_size
 from drumline.engines.kubernetes import frames

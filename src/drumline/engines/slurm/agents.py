@@ -12,8 +12,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
-from drumline.contract import messages
-from drumline.contract.channel import SILENCE_S
+from drumline.contract import channel, messages
 from drumline.contract.errors import EngineError
 from drumline.engines.base import AgentProcesses
 from drumline.engines.slurm import options
@@ -41,7 +40,7 @@ class SlurmAgents:
     """The ``srun`` of one attempt, and what it says of agents that did not join or were lost."""
 
     join_timeout_s = 300.0
-    silence_s = SILENCE_S
+    silence_s = channel.SILENCE_S
     warm_pool: str | None = ""
 
     def __init__(self, plan: Plan, folder: RunFolder, job: BatchJob, facts: SlurmFacts) -> None:
@@ -75,8 +74,7 @@ class SlurmAgents:
                 os.unlink(os.path.join(self._folder.system_logs, name))
         token = os.urandom(4).hex()
         address = messages.SupervisorAddress(
-            messages.compute_version(),
-            messages.find_package(),
+            *channel.identify_package(),
             token,
             self._addresses(),
             port,

@@ -80,7 +80,7 @@ class Agent:
         starter: Starter | None = None,
     ) -> None:
         self._hello = m.Hello(
-            "", node, m.compute_version(), m.find_package(), os.getpid(), address, "", **(hello or {})
+            "", node, *channel.identify_package(), os.getpid(), address, "", **(hello or {})
         )
         self._cgroup = cgroup
         self._starter = starter
@@ -340,7 +340,7 @@ class Session:
 
     def tell(self, message: m.FromAgent) -> None:
         """Send the supervisor a message. Raises OSError when the supervisor is gone."""
-        m.send(self._peer, message)
+        channel.send(self._peer, message)
 
     def receive(self, ready: Sequence[int]) -> Iterable[m.ToAgent]:
         """Return what the supervisor has said, if its descriptor is ready. Raises OSError, ChannelError."""
@@ -349,7 +349,7 @@ class Session:
         data = self._peer.recv(1 << 16)
         if not data:
             raise ConnectionError("end of file")
-        return map(m.decode_for_agent, self._lines.feed(data))
+        return map(channel.decode_for_agent, self._lines.feed(data))
 
     def is_waiting(self) -> bool:
         """Return whether the supervisor has more to say."""

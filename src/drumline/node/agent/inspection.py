@@ -38,7 +38,7 @@ def progress_of(
             *used[rank],
             *after[rank].since(used[rank]),
             found.get(rank, []),
-            list(activity[rank]),
+            activity[rank],
         )
         for rank in pids
     ]

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 
-from drumline.contract import identity
+from drumline.contract import channel, identity
 from drumline.contract import messages as m
 from drumline.contract.folder import RunFolder, write_whole
 from drumline.linux import cgroups, interfaces, kernel
@@ -99,7 +99,7 @@ def _wait_for_file(folder: RunFolder, token: str) -> m.SupervisorAddress:
     while True:
         known = folder.read_json(folder.agents) or {}
         if known.get("token") == token:
-            other = m.describe_difference(known)
+            other = channel.describe_difference(known)
             if other:
                 raise OSError(f"the supervisor is {other}")
             return m.SupervisorAddress(**known)

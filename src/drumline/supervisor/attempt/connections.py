@@ -43,7 +43,7 @@ class AgentConnections:
         self.secret = secret
         self.node_count = node_count
         self._silence_s = silence_s
-        self._version = m.compute_version()
+        self._version = channel.compute_version()
         self._peers: dict[int, socket.socket] = {}
         self._lines: dict[int, channel.Lines] = {}
         self._nodes: dict[int, int] = {}
@@ -109,7 +109,7 @@ class AgentConnections:
         ):
             return None
         try:
-            return [m.decode_from_agent(line) for line in lines]
+            return [channel.decode_from_agent(line) for line in lines]
         except channel.ChannelError as error:
             self._refused.append((self._nodes[descriptor], f"sent {error}"))
             return None
@@ -122,7 +122,7 @@ class AgentConnections:
         if node in self._agents:
             return False
         if hello.get("version") != self._version:
-            other = m.describe_difference(hello)
+            other = channel.describe_difference(hello)
             self._refused.append((node, f"is {other}"))
             return False
         self._nodes[descriptor] = node
@@ -147,11 +147,11 @@ class AgentConnections:
 
         A message that does not arrive whole is the last one: what comes after half a line could not be understood.
         """
-        return self._send_line(node, m.encode(message))
+        return self._send_line(node, channel.encode(message))
 
     def send_all(self, nodes: Iterable[int], message: m.ToAgent) -> None:
         """Send a message to each of the nodes, as ``send`` does."""
-        line = m.encode_for_many(message)
+        line = channel.encode_for_many(message)
         for node in nodes:
             self._send_line(node, line)
 

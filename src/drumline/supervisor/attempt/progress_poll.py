@@ -203,7 +203,7 @@ class ProgressPoll:
         return {number for node in nodes for number in self._told.get(node, [-1 - node])}
 
     def _explain(self, watch: hang.HangDetector, poll_round: _Round, now: float) -> str:
-        entered = {rank: m.Activity(*one.activity).collectives for rank, one in poll_round.ranks.items()}
+        entered = {rank: one.activity.collectives for rank, one in poll_round.ranks.items()}
         where = hang.explain_hang(poll_round.processes, self._labels, watch, now, entered)
         silent = [
             f"the agent of node {node} "
@@ -226,8 +226,8 @@ class ProgressPoll:
 
 def _make_sample(rank: m.RankProgress) -> hang.RankSample:
     poll = (rank.poll_cpu_s, rank.poll_io_bytes)
-    where, activity = hang.locate_rank(rank.processes), m.Activity(*rank.activity)
-    return hang.RankSample(rank.log_bytes, rank.cpu_s, rank.io_bytes, *poll, where, activity)
+    where = hang.locate_rank(rank.processes)
+    return hang.RankSample(rank.log_bytes, rank.cpu_s, rank.io_bytes, *poll, where, rank.activity)
 
 
 # Agents that do not answer: one that was stopped keeps its connection, and its ranks may go on without it.

@@ -259,8 +259,7 @@ class PodAgents:
         self._attempt += 1
         self._members.wait(0.0)
         address = messages.SupervisorAddress(
-            messages.compute_version(),
-            messages.find_package(),
+            *channel.identify_package(),
             os.urandom(4).hex(),
             [str(one["address"]) for one in interfaces.list_interfaces()],
             port,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,6 @@ from drumline.contract import status
 from drumline.contract.drills import END, KINDS, DrillRequest
 from drumline.contract.errors import JobFailedError, UsageError, WaitTimeoutError
 from drumline.contract.mlflow import FILES
-from drumline.contract.plan import Plan
 from drumline.contract.words import format_seconds
 from drumline.control import times
 from drumline.control.facts import description
@@ -21,8 +21,7 @@ from drumline.control.jobs.ending import preempt, wait_for_end
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.history import LogChoice
 from drumline.control.logs.matching import Matcher
-from drumline.control.logs.stream import has_ranks
-from drumline.control.logs.view import LogView, choose_ranks, print_logs
+from drumline.control.logs.view import LogView, check_choice, print_logs
 from drumline.control.terminal import clean
 from drumline.sdk.notebook.kernel import WaitInterruptedError, describe_interrupt
 from drumline.sdk.operations import Operations, from_description, print_warnings
@@ -51,20 +50,14 @@ def read_logs(
     try:
         if choice.tail is not None and choice.tail < 0:
             raise UsageError(f"tail: {choice.tail} is below 0", "tail=50")
-        choice = choice._replace(
-            since=times.parse_moment(since, "since") if since else 0.0,
-            matcher=Matcher(grep) if grep is not None else None,
-        )
-        if has_ranks(folder):
-            latest = len(recover(folder).attempts)
-            if choice.attempt is not None and not 0 <= choice.attempt <= latest:
-                there = "only attempt 0" if latest == 0 else f"attempts 0 to {latest}"
-                raise UsageError(f"attempt: there is no attempt {choice.attempt}", f"this job has {there}")
-            choice = choose_ranks(Plan.read(folder.plan), choice, rank, "")
-        elif rank or choice.attempt is not None:
-            raise UsageError("rank: this job has no ranks, its steps have", "give the name of a step's job")
+        choice = choice._replace(since=times.parse_moment(since, "since") if since else 0.0)
+        choice = check_choice(folder, choice, rank, "")
         out = io.StringIO()
-        print_logs(folder, LogView(out, choice, timestamps=bool(view["timestamps"]), prefix=view["prefix"]))
+        with ExitStack() as held:
+            if grep is not None:
+                choice = choice._replace(matcher=held.enter_context(Matcher(grep)))
+            shown = LogView(out, choice, timestamps=bool(view["timestamps"]), prefix=view["prefix"])
+            print_logs(folder, shown)
     except UsageError as error:
         # What the command line calls a flag is an argument here.
         raise UsageError(error.message.removeprefix("--"), error.hint) from None

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from drumline.cli.arguments import Parser, add_name, get_name
 from drumline.contract.errors import UsageError
-from drumline.contract.plan import Plan
 from drumline.control import times
 from drumline.control.jobs import lookup
 from drumline.control.jobs.outcome import explain_pruned
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs import view
 from drumline.control.logs.history import LogChoice
-from drumline.control.logs.stream import ending, has_ranks
+from drumline.control.logs.stream import ending
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from drumline.contract.folder import RunFolder
+    from drumline.control.logs.matching import Matcher
 
 _INTERRUPTED = 130
 
@@ -70,9 +70,17 @@ def _parse_count(text: str) -> int:
 
 def _logs(arguments: Namespace) -> int:
     folder = lookup.folder_of(get_name(arguments, "job"))
-    shown = view.LogView(
-        sys.stdout, _choose(arguments, folder), timestamps=arguments.timestamps, prefix=arguments.prefix
-    )
+    if arguments.grep is None:
+        return _show(arguments, folder, None)
+    from drumline.control.logs.matching import Matcher
+
+    with Matcher(arguments.grep) as matcher:
+        return _show(arguments, folder, matcher)
+
+
+def _show(arguments: Namespace, folder: RunFolder, matcher: Matcher | None) -> int:
+    choice = _choose(arguments, folder)._replace(matcher=matcher)
+    shown = view.LogView(sys.stdout, choice, timestamps=arguments.timestamps, prefix=arguments.prefix)
     if not _follows(arguments, folder):
         view.print_logs(folder, shown)
         pruned = explain_pruned(recover(folder), ("user_logs",))
@@ -108,25 +116,7 @@ def _choose(arguments: Namespace, folder: RunFolder) -> LogChoice:
     choice = LogChoice(attempt=arguments.attempt, tail=arguments.tail)
     if arguments.since:
         choice = choice._replace(since=times.parse_moment(arguments.since, "--since"))
-    if arguments.grep is not None:
-        from drumline.control.logs.matching import Matcher
-
-        choice = choice._replace(matcher=Matcher(arguments.grep))
-    if has_ranks(folder):
-        _check_attempt(arguments.attempt, len(recover(folder).attempts))
-        return view.choose_ranks(Plan.read(folder.plan), choice, arguments.rank, arguments.node)
-    for option in ("rank", "node", "attempt"):
-        if getattr(arguments, option) not in ("", None):
-            raise UsageError(
-                f"--{option}: this job has no ranks, its steps have", "drumline job logs NAME_OF_A_STEPS_JOB"
-            )
-    return choice
-
-
-def _check_attempt(wanted: int | None, latest: int) -> None:
-    if wanted is not None and not 0 <= wanted <= latest:
-        there = "only attempt 0" if latest == 0 else f"attempts 0 to {latest}"
-        raise UsageError(f"--attempt: there is no attempt {wanted}", f"this job has {there}")
+    return view.check_choice(folder, choice, arguments.rank, arguments.node)
 
 
 VERBS = {"logs": (_logs_arguments, _logs)}

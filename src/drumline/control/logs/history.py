@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
+import itertools
 import os
 from collections import defaultdict
 from contextlib import contextmanager
@@ -244,7 +245,8 @@ def find_tail(
 def _find_last(lines: bytes, count: int, matcher: Matcher | None) -> list[int]:
     """Return where the last lines begin, ``count`` at most, in their order."""
     if matcher is not None:
-        return [begin for begin, _ in matcher.find(lines)][-count:]
+        begins = [0, *itertools.accumulate(len(line) + 1 for line in lines.split(b"\n"))]
+        return [begins[number] for number in matcher.find_within_limit(lines)][-count:]
     places: list[int] = []
     end = len(lines) - 1
     while len(places) < count and end >= 0:

@@ -1,125 +1,129 @@
-"""Lines that a regular expression finds, within a limit of time for expressions that backtrack."""
+"""
+Lines that hold a text or match a regular expression.
+
+A text is searched for in this process. A regular expression may backtrack for longer than anybody lives, and Python
+cannot be stopped in it, so a process of its own matches (``matcher_program``), which the kernel kills at a limit of
+CPU time.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-import signal
-import threading
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
-from drumline.control import terminal
+from drumline.control.logs import matcher_program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 LIMIT_S = 2.0
-"""
-CPU time for one block of lines. A good expression takes a hundredth of it. Python's engine looks for signals while it
-backtracks, so an alarm ends it.
-"""
+"""CPU time for one block of lines. A good expression takes a hundredth of it."""
 
 
 class Matcher:
     """
-    Finds lines that match a pattern. ``pattern``: as of Python's ``re``, searched for in each line. Raises UsageError
-    for one that is not valid.
-
-    The limit needs signals, which Python delivers to its main thread: in another thread there is none.
+    Finds lines that match ``pattern``, an expression of Python's ``re`` that is searched for in each line; ``is_text``:
+    the text itself. ``option``: what errors call it. Raises UsageError for one that is not valid.
     """
 
-    def __init__(self, pattern: str) -> None:
-        self._pattern = pattern
-        if _wants_newline(pattern):
+    def __init__(
+        self, pattern: str, option: str = "--grep", *, is_text: bool = False, ignores_case: bool = False
+    ) -> None:
+        self._named = f"{option}: {pattern!r}"
+        self._process: subprocess.Popen[bytes] | None = None
+        if "\n" in pattern:
             raise UsageError(
-                f"--grep: {pattern!r} has a newline, and each line is searched by itself",
+                f"{self._named} has a newline, and each line is searched by itself",
                 "leave it out, or give two alternatives: first|second",
             )
-        self._literal = b"" if re.search(r"[\\.^$*+?{}\[\]|()]", pattern) else pattern.encode()
-        try:
-            self._search = _make_search(pattern)
-        except (re.error, OverflowError, RecursionError) as error:
+        flags = re.IGNORECASE if ignores_case else 0
+        if is_text or not re.search(r"[\\.^$*+?{}\[\]|()]", pattern):
+            self._find_text = _make_search(pattern.encode(errors="surrogateescape"), flags)
+        else:
+            self._start(pattern, flags)
+
+    def _start(self, pattern: str, flags: int) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - this Python, and a program of ours
+            [sys.executable, "-I", "-S", matcher_program.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={},
+        )
+        problem = self._ask(json.dumps([pattern, int(flags)]).encode(), LIMIT_S)
+        if problem != "":
+            self.close()
             raise UsageError(
-                f"--grep: {pattern!r} is not a regular expression: {error}",
+                f"{self._named} is not a regular expression: {problem or 'it is too large'}",
                 "put a backslash before (, [, {, *, +, ?, . and | to search for the character itself",
-            ) from error
+            )
+
+    def close(self) -> None:
+        """End the process that matches."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+    def __enter__(self) -> Matcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def find(self, lines: bytes, limit_s: float) -> list[int] | None:
+        """Return the numbers of the lines that match, from 0; None if that takes more CPU time than the limit."""
+        if self._process is None:
+            return _find_text(self._find_text, lines)
+        return self._ask(lines, max(0.001, limit_s)) if lines else []
 
     def select(self, lines: bytes) -> bytes:
-        """Return those of whole lines, each with its newline, that match. Raises UsageError as ``find``."""
-        return b"".join(lines[begin:end] for begin, end in self.find(lines))
+        """Return those of whole lines, each with its newline, that match. Raises UsageError when it takes too long."""
+        split = lines.split(b"\n")
+        return b"".join(split[number] + b"\n" for number in self.find_within_limit(lines))
 
-    def find(self, lines: bytes) -> list[tuple[int, int]]:
-        """Return where the lines that match begin and end. Raises UsageError when that takes too long."""
-        if self._literal:
-            return list(self._find_literal(lines))
-        return _limit_time(lambda: list(self._find_each(lines)), self._pattern)
-
-    def _find_literal(self, lines: bytes) -> Iterator[tuple[int, int]]:
-        at = lines.find(self._literal)
-        while at >= 0:
-            begin = lines.rfind(b"\n", 0, at) + 1
-            end = (lines.find(b"\n", at) + 1) or len(lines)
-            yield begin, end
-            at = lines.find(self._literal, end)
-
-    def _find_each(self, lines: bytes) -> Iterator[tuple[int, int]]:
-        begin = 0
-        for line in lines.split(b"\n"):
-            end = begin + len(line)
-            # An empty text after the last newline is no line.
-            if begin < len(lines) and self._search(line):
-                yield begin, min(end + 1, len(lines))
-            begin = end + 1
-
-
-def _wants_newline(pattern: str) -> bool:
-    r"""
-    Return whether only text with a newline can match, where that is plain to see.
-
-    >>> _wants_newline("a\nb"), _wants_newline(r"a\nb"), _wants_newline(r"[^\n]+"), _wants_newline(r"a\n?")
-    (True, True, False, False)
-    """
-    text = re.sub(r"\\[^n]|\[\^?\]?[^\]]*\]", "", pattern)
-    return not set(text) & set("(|") and bool(re.search(r"(?:\n|\\n)(?![?*{])", text))
-
-
-def _make_search(pattern: str) -> Callable[[bytes], object]:
-    """Return a function that searches a line for the pattern. Raises re.error."""
-    if pattern.isascii():
-        # It is the same in bytes, which need not be decoded.
-        return re.compile(pattern.encode()).search
-    search = re.compile(pattern).search
-    return lambda line: search(terminal.decode(line))
-
-
-class _TooLongError(Exception):
-    pass
-
-
-def _limit_time(match: Callable[[], list[tuple[int, int]]], pattern: str) -> list[tuple[int, int]]:
-    """Return what ``match`` does. Raises UsageError after ``LIMIT_S`` of CPU time in it."""
-    if threading.current_thread() is not threading.main_thread():
-        return match()
-    is_matching = False
-
-    def stop(number: int, frame: object) -> None:
-        # Python calls this some time after the signal: perhaps when the match is done, in the lines that clean up.
-        if is_matching:
-            raise _TooLongError
-
-    before = signal.signal(signal.SIGVTALRM, stop)
-    try:
-        signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_S)
-        try:
-            is_matching = True
-            return match()
-        except _TooLongError as error:
+    def find_within_limit(self, lines: bytes) -> list[int]:
+        """Return what ``find`` does. Raises UsageError when it takes too long."""
+        numbers = self.find(lines, LIMIT_S)
+        if numbers is None:
             raise UsageError(
-                f"--grep: {pattern!r} takes too long on these lines; it backtracks",
+                f"{self._named} takes too long on these lines; it backtracks",
                 "avoid repeats within repeats, such as (a+)+",
-            ) from error
-        finally:
-            is_matching = False
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
-        signal.signal(signal.SIGVTALRM, before)
+            )
+        return numbers
+
+    def _ask(self, data: bytes, limit_s: float) -> Any:
+        """Return the answer of the process; None if it was killed before that."""
+        assert self._process
+        assert self._process.stdin
+        assert self._process.stdout
+        try:
+            self._process.stdin.write(json.dumps([limit_s, len(data)]).encode() + b"\n" + data)
+            self._process.stdin.flush()
+            return json.loads(self._process.stdout.readline())
+        except (OSError, ValueError):
+            return None
+
+
+def _make_search(text: bytes, flags: int) -> Callable[[bytes, int], int]:
+    """Return a function that finds the text from a place on: where it is, or -1."""
+    if not flags:
+        return lambda lines, begin: lines.find(text, begin)
+    search = re.compile(re.escape(text), flags).search
+    return lambda lines, begin: match.start() if (match := search(lines, begin)) else -1
+
+
+def _find_text(find: Callable[[bytes, int], int], lines: bytes) -> list[int]:
+    numbers = []
+    number = begin = 0
+    while begin < len(lines) and (place := find(lines, begin)) >= 0:
+        number += lines.count(b"\n", begin, place)
+        numbers.append(number)
+        begin = (lines.find(b"\n", place) + 1) or len(lines)
+        number += 1
+    return numbers

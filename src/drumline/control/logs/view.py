@@ -65,6 +65,22 @@ class LogView:
         self._printer.flush()
 
 
+def check_choice(folder: RunFolder, choice: LogChoice, ranks: str, nodes: str) -> LogChoice:
+    """Return the choice of these ranks and nodes. Raises UsageError for what the job lacks."""
+    if has_ranks(folder):
+        latest = len(recover(folder).attempts)
+        if choice.attempt is not None and not 0 <= choice.attempt <= latest:
+            there = "only attempt 0" if latest == 0 else f"attempts 0 to {latest}"
+            raise UsageError(f"--attempt: there is no attempt {choice.attempt}", f"this job has {there}")
+        return choose_ranks(Plan.read(folder.plan), choice, ranks, nodes)
+    for option, value in (("rank", ranks), ("node", nodes), ("attempt", choice.attempt)):
+        if value not in ("", None):
+            raise UsageError(
+                f"--{option}: this job has no ranks, its steps have", "give the name of a step's job"
+            )
+    return choice
+
+
 def choose_ranks(plan: Plan, choice: LogChoice, ranks: str, nodes: str) -> LogChoice:
     """Return the choice of these ranks and nodes: ``0,3-5``; empty: all. Raises UsageError for one it lacks."""
     return choice._replace(labels=labels_of(ranks, plan, "--rank"), nodes=_nodes_of(nodes, plan))

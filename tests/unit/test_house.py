@@ -40,9 +40,9 @@ LATE_IMPORTS = {
     ),
     "engines": (
         "an engine, a warm pool, a launcher or the environment of a notebook is loaded by jobs that use one",
-        "contract engines linux node",
+        "checks contract engines linux node",
     ),
-    "node": ("launchers, warm starts and stacks are loaded by jobs that need them", "node"),
+    "node": ("launchers, warm starts, checks and stacks are loaded by jobs that need them", "checks node"),
     "plan": ("addresses and parallel jobs are in few plans", "contract spec"),
     "sdk": ("operations of a client are loaded at their first use", "contract control sdk"),
     "spec": ("a job file loads the schema of its own type", "contract spec"),

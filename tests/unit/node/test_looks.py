@@ -32,7 +32,8 @@ CALLS = """
 
         def call(self, *_, **__):
             frame = sys._getframe(1)
-            print(looks["find_call"](frame.f_code, frame.f_lasti))
+            calls = looks["find_calls"](frame.f_code, frame.f_lasti, frame.f_lineno)
+            print(*[f"{root}.{name}" for name, root in calls])
             return 1
 
     comm = MPI = Comm()
@@ -53,26 +54,20 @@ CALLS = """
     run(comm, [1])
 """
 
-CALLED = [
-    ("Allreduce", "comm"),
-    ("Barrier", "comm"),
-    ("load", "comm"),
-    ("bcast", "comm"),
-    ("Get_rank", "comm"),
-    ("op", "comm"),
-    ("allreduce", "MPI"),
-    ("send", "send"),
-    ("Status", "MPI"),
-    ("recv", ""),
-    ("Wait", ""),
-]
+CALLED = (
+    "comm.Allreduce comm.Barrier comm.load comm.bcast comm.Get_rank comm.op MPI.allreduce send.send"
+    " MPI.Status comm.recv request.Wait"
+)
 
 
 @pytest.mark.parametrize("python", oldest_and_this())
-def test_the_call_that_a_frame_is_in_is_read_from_its_code(python):
-    command = [python, "-c", textwrap.dedent(CALLS), LOOKS]
+def test_the_call_that_a_frame_is_in_is_read_from_its_source(python, tmp_path):
+    (tmp_path / "train.py").write_text(textwrap.dedent(CALLS))
+    command = [python, str(tmp_path / "train.py"), LOOKS]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines() == [str(one) for one in CALLED]
+    for told, expected in zip(done.stdout.splitlines(), CALLED.split(), strict=True):
+        # Before Python 3.11 all calls of the line.
+        assert expected == told or (python != sys.executable and expected in told.split())
 
 
 PROGRAM = """
@@ -232,8 +227,9 @@ look(work_here, "COMPUTING")
 """
 
 
-def test_waits_are_told_from_computing(ours):
-    command = [sys.executable, "-c", WAIT, LOOKS]
+def test_waits_are_told_from_computing(ours, tmp_path):
+    (tmp_path / "train.py").write_text(WAIT)
+    command = [sys.executable, str(tmp_path / "train.py"), LOOKS]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     assert list(map(int, done.stdout.split())) == [ours["IDLE"], ours["IDLE"], ours["COMPUTING"]]
 
@@ -249,13 +245,14 @@ def test_waits_are_told_from_computing(ours):
         ("time.sleep()", "IDLE"),
     ],
 )
-def test_a_call_of_mpi_is_known_by_its_name(ours, text, kind):
+def test_a_call_of_mpi_is_known_by_its_name(ours, text, kind, tmp_path):
     import dis
 
-    code = compile(text, "train.py", "exec")
+    (tmp_path / "train.py").write_text(text)
+    code = compile(text, str(tmp_path / "train.py"), "exec")
     at = [one.offset for one in dis.get_instructions(code) if one.opname == "CALL"][-1]
     names = {"numpy": type(os)("numpy"), "comm": object()}
-    assert ours["_find_kind"](code, at, names) == ours[kind]
+    assert ours["_find_kind"](code, at, 1, names) == ours[kind]
 
 
 @pytest.mark.parametrize(

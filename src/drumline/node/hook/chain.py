@@ -1,7 +1,8 @@
 """
 The origin of an exception: its causes, and what was being handled when it was raised.
 
-``sitecustomize.py`` runs this in a program that has just failed. Python 3.7 or newer, nothing imported that costs time.
+``sitecustomize.py`` runs this in a program that has just failed, or that still cleans up. Python 3.7 or newer, nothing
+imported that costs time.
 """
 
 from __future__ import annotations
@@ -106,6 +107,29 @@ def leave(status: Any, ours: dict[str, Any]) -> tuple[float, str] | None:
         for key, text in texts.items():
             content += ', "%s": %s' % (key, ours["_quote"](text))
     return monotonic(), ', %s, "exit": %d' % (content, code)
+
+
+def tell_in_flight(path: str, error: BaseException | None, ours: dict[str, Any]) -> None:
+    """
+    Write the exception that the main thread handles just now, in a ``finally``, an ``except`` or the end of a ``with``,
+    and what that one came of, beside the notes at ``path``: the agent asks by a signal, and only when the job is about
+    to end (``node/diagnostics/stacks.py``). ``ours``: the names that ``sitecustomize`` defines.
+    """
+    links: list[str] = []
+    while error is not None and len(links) < 2 * _MAX_LINKS:
+        shown = SystemExit(error.code or 0) if isinstance(error, SystemExit) else error
+        links.append("{%s}" % ours["_content"](shown, error.__traceback__))
+        before = error.__cause__
+        error = before if before is not None or error.__suppress_context__ else error.__context__
+    answer = "%s.%d.in-flight" % (path, os.getpid())
+    descriptor = os.open(
+        answer + ".partial", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+    )
+    try:
+        os.write(descriptor, ("[%s]" % ", ".join(links)).encode("ascii"))
+    finally:
+        os.close(descriptor)
+    os.rename(answer + ".partial", answer)
 
 
 def _drop_own_frames(error: BaseException | None, depth: int) -> None:

@@ -6,7 +6,7 @@ The counts go into a small file that the agent reads (``node/metrics/step_window
 for each write: a program may close what it has open, and a number that it uses again must not be written to. As careful
 as ``sitecustomize``: the standard library alone, and where anything is otherwise, no more is counted.
 
-Calls of MPI have no Python frame; the call that a frame is in is read from its code. What blocks lets go of the
+Calls of MPI have no Python frame; the call that a frame is in is read from its source. What blocks lets go of the
 interpreter's lock: where the thread had to wait for that, the main thread was running, whatever it has come to since.
 """
 
@@ -70,11 +70,10 @@ Methods of mpi4py in lower case; those that return at once begin with an I. Sour
 https://mpi4py.readthedocs.io/en/stable/overview.html
 """
 
-_OPCODES: list[Any] = []
-"""The module ``opcode``, once it was loaded here."""
+_ONLY_TREE = 0x400
+"""A flag of ``compile``; the module ``ast`` has it too, but a program may have a file of that name."""
 
 _SLEEPS = ("sleep", "waitpid")
-_CALLS = ("CALL", "CALL_FUNCTION", "CALL_FUNCTION_KW", "CALL_KW", "CALL_METHOD", "PRECALL")
 _NOT_MPI = ("cupy", "functools", "jax", "numpy", "operator", "os", "select", "socket", "tensorflow")
 """Modules with functions of such names, as ``numpy.add.reduce``."""
 
@@ -217,7 +216,8 @@ class Finder:
         """Return what the stack of this innermost frame stands for."""
         if frame is None:
             return UNCOUNTED
-        code, at, names, files = frame.f_code, frame.f_lasti, frame.f_globals, self._files
+        code, at, line, names = frame.f_code, frame.f_lasti, frame.f_lineno, frame.f_globals
+        files = self._files
         best, depth = len(_ANYWHERE), 0
         # A frame that is held on to keeps its variables.
         while frame is not None and depth < _DEEPEST:
@@ -239,7 +239,7 @@ class Finder:
         if (code, at) not in self._calls:
             if len(self._calls) > _MOST_KNOWN:
                 self._calls.clear()
-            self._calls[code, at] = _find_kind(code, at, names)
+            self._calls[code, at] = _find_kind(code, at, line, names)
         return self._calls[code, at]
 
 
@@ -252,88 +252,49 @@ def _rank_file(file: str) -> int:
     return len(_ANYWHERE)
 
 
-def _find_kind(code: CodeType, at: int, names: dict[str, Any]) -> int:
-    """Return what the call at that place of a code stands for. ``names``: the globals there."""
-    try:
-        name, root = find_call(code, at)
-    except Exception:
-        return COMPUTING
-    if name in _SLEEPS:
-        return IDLE
+def _find_kind(code: CodeType, at: int, line: int, names: dict[str, Any]) -> int:
+    """Return what the call at that place of a code, in that line, stands for. ``names``: the globals there."""
     from re import fullmatch
 
-    if not fullmatch(_MPI, name.lower()):
+    try:
+        calls = find_calls(code, at, line)
+    except Exception:  # There is no source, or it has changed.
         return COMPUTING
-    owner = names.get(root)
-    is_other = isinstance(owner, type(sys)) and owner.__name__.partition(".")[0] in _NOT_MPI
-    return COMPUTING if is_other else COMMUNICATION
+    for name, root in calls:
+        owner = names.get(root)
+        is_other = isinstance(owner, type(sys)) and owner.__name__.partition(".")[0] in _NOT_MPI
+        if name in _SLEEPS:
+            return IDLE
+        if fullmatch(_MPI, name.lower()) and not is_other:
+            return COMMUNICATION
+    return COMPUTING
 
 
-def find_call(code: CodeType, at: int) -> tuple[str, str]:
+def find_calls(code: CodeType, at: int, line: int) -> list[tuple[str, str]]:
     """
     Return what the call at that place of a code calls, by the name of its function or method, and the name at the
-    begin of the expression for it; empty: not known.
-
-    The instructions before a call push what it calls, and then its arguments. To pass over these, count what each
-    instruction pushes, backwards.
+    begin of the expression for it. Before Python 3.11, which knows the place in the line, all calls that begin there.
     """
-    from _opcode import stack_effect  # type: ignore[import-not-found]
+    with open(code.co_filename, "rb") as source:
+        lines = source.read().splitlines(True)
+    if sys.version_info < (3, 11):
+        from re import findall
 
-    known = _load_opcodes()
-    extended, opname, least = known.EXTENDED_ARG, known.opname, known.HAVE_ARGUMENT
-    words = code.co_code
-    arguments: int | None = None
-    name, is_first = "", False
-    while at >= 0:
-        kind, number = words[at], words[at + 1]
-        at -= 2
-        shift = 8
-        while at >= 0 and words[at] == extended:
-            number |= words[at + 1] << shift
-            shift += 8
-            at -= 2
-        does = opname[kind]
-        if does == "CACHE":
-            continue
-        if arguments is None:
-            if does not in _CALLS:
-                break
-            arguments, is_first = number + does.endswith("KW"), does == "CALL"
-        elif does == "PRECALL" and is_first:
-            # Of Python 3.11, where a call is two instructions.
-            is_first = False
-        elif arguments > 0:
-            is_first = False
-            arguments -= stack_effect(kind, number if kind >= least else None)
-        elif does != "PUSH_NULL":
-            found = _read_name(code, does, number)
-            name = name or found
-            if not found or does not in ("LOAD_ATTR", "LOAD_METHOD"):
-                return name, found
-    return name, ""
+        found = findall(r"(?:(\w+)(?:\.\w+)*\.)?(\w+)\(", lines[line - 1].decode("utf-8", "replace"))
+        return [(name, root or name) for root, name in found]
+    from itertools import islice
 
-
-def _load_opcodes() -> Any:
-    """Return Python's module ``opcode``; where it was not imported, a copy: a program may have a file of that name."""
-    if "opcode" in sys.modules:
-        return sys.modules["opcode"]
-    if not _OPCODES:
-        finder = sys.modules["_frozen_importlib_external"].PathFinder
-        module = type(sys)("opcode")
-        finder.find_spec("opcode", [os.path.dirname(os.__file__)]).loader.exec_module(module)
-        _OPCODES.append(module)
-    return _OPCODES[0]
-
-
-def _read_name(code: CodeType, does: str, number: int) -> str:
-    """Return the name that an instruction loads; empty: none, or one of a variable of the function."""
-    if does in ("LOAD_NAME", "LOAD_METHOD"):
-        return code.co_names[number]
-    if does == "LOAD_ATTR":
-        return code.co_names[number >> (sys.version_info >= (3, 12))]
-    if does == "LOAD_GLOBAL":
-        return code.co_names[number >> (sys.version_info >= (3, 11))]
-    return ""
+    place: Any = next(islice(code.co_positions(), at // 2, None))
+    first, last, begin, end = place
+    lines = lines[first - 1 : last]
+    lines[-1] = lines[-1][:end]
+    text = b"(%s)" % b"".join(lines)[begin:]
+    expression: Any = compile(text, "<drumline>", "eval", _ONLY_TREE).body.func
+    name = getattr(expression, "attr", None)
+    while hasattr(expression, "value"):
+        expression = expression.value
+    root = getattr(expression, "id", "")
+    return [(name or root, root)]
 
 
 def _choose_look() -> Callable[[], dict[int, FrameType]]:

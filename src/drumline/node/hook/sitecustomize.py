@@ -13,11 +13,11 @@ another code; ``os.kill`` adds whom the program sends a signal that ends it, whi
 of native code leaves its Python stack in the log, by faulthandler, and so does ``_SIGNAL``, at any time, in memory that
 the agent reads (``stacks.py`` in ``node/diagnostics``). Where the job uses PyTorch's flight recorder, a thread waits to
 be asked for its record (``collectives.py`` there). What MLflow writes to files that several ranks share is made whole
-(``file_store.py``). The first process group of PyTorch is noted (``group.py``), and its first optimizer
-(``optimizer.py``); the group's store is one that PyTorch has, and looked for once it is there (``store_wait.py``).
+(``file_store.py``). The first process group of PyTorch is noted, and its store is one that PyTorch has, and looked for
+once it is there (``group.py``); its first optimizer is noted too (``optimizer.py``).
 Steps of training loops are timed (``steps.py``); of frameworks without such steps, a thread notes where the program is
 (``looks.py``). DeepSpeed's autotuner is spared its fixed waits (``autotuning.py``). A job that is about to end asks by
-another signal what a program that still cleans up fails of (``in_flight.py``).
+another signal what a program that still cleans up fails of (``chain.py``, as for a failure).
 """
 
 from __future__ import annotations
@@ -352,7 +352,7 @@ def _is_own(file: str) -> bool:
 
 def _start(path: str, notes: _Notes) -> Any:
     notes.begin(path)
-    _change((_DISTRIBUTED,), ("group.py", notes.group), ("store_wait.py", notes.older_store))
+    _change((_DISTRIBUTED,), ("group.py", notes.group, notes.older_store))
     if os.environ.get("WORLD_SIZE", "") not in ("", "1"):
         _change((_OPTIMIZER,), ("optimizer.py", notes.training))
     # Where there is no standard error, or a program's own is no file, there is nowhere to leave a stack.
@@ -383,8 +383,8 @@ def _answer_with_exception(path: str) -> Any:
         error = sys.exc_info()[1]
         try:
             if not ours:
-                ours.update(_own("in_flight.py", "drumline_in_flight"))
-            ours["tell"](path, error, globals())
+                ours.update(_own("chain.py", "drumline_chain"))
+            ours["tell_in_flight"](path, error, globals())
         except Exception:
             pass
 

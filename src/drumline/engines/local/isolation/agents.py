@@ -69,7 +69,7 @@ class IsolatedAgents(LocalAgents):
         self._ends.clear()
         if self._plan.preflight and len(self._plan.nodes) > 1:
             # For the agents, which are forks of this process, and would each load it.
-            from drumline.node.agent import checking  # noqa: F401
+            from drumline.checks import checker  # noqa: F401
         own = super().start(port, secret).own
         self._close_lent()
         self._lent = {node: os.dup(pidfd) for node, pidfd in own.items()}

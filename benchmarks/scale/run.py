@@ -17,8 +17,8 @@ from machine import describe_machine, publish
 from processes import enter_scratch
 
 from drumline.cli.main import main as drumline
-from drumline.control.scaling import report as reports
-from drumline.control.scaling import running
+from drumline.control.measure import scale_report as reports
+from drumline.control.measure import scale_run
 from drumline.spec.load import load_job
 
 HERE = Path(__file__).resolve().parent
@@ -49,10 +49,10 @@ def measure(folder: Path, rate: int, width: int, steps: int) -> dict[str, Any]:
     """The step of four nodes in seconds, as predicted from one and two, and as measured."""
     path = write_files(folder, rate, width)
     job = load_job(str(path))
-    request = running.ScaleRequest(SIZES, None, steps)
-    plans = running.plan_sizes(job, request)
-    emulation = running.find_emulation(job, plans, say)
-    runs = list(running.run_sizes(job, request, plans, say))
+    request = scale_run.ScaleRequest(SIZES, None, steps)
+    plans = scale_run.plan_sizes(job, request)
+    emulation = scale_run.find_emulation(job, plans, say)
+    runs = list(scale_run.run_sizes(job, request, plans, say))
     predicted = reports.build_report("", runs[:-1], to=max(SIZES), emulation=emulation)
     measured = reports.build_report("", runs, to=max(SIZES), emulation=emulation)
     found = {"rate": rate, "bytes": 4 * 4 * width * width, "refused": [*predicted.refused, *measured.refused]}

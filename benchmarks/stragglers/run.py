@@ -22,15 +22,15 @@ from processes import kill_marked, marked_pids
 
 from drumline.cli.main import main as drumline
 from drumline.contract.errors import DrumlineError
-from drumline.control.scaling import report as reports
-from drumline.control.scaling import running
-from drumline.control.scaling.sentences import list_sentences
+from drumline.control.measure import scale_report as reports
+from drumline.control.measure import scale_run
+from drumline.control.measure.scale_values import list_sentences
 from drumline.engines.local.isolation.inside import find_program
 from drumline.engines.local.isolation.settings import address_of
 from drumline.spec.load import load_job
 
 if TYPE_CHECKING:
-    from drumline.control.scaling.refusals import Emulation
+    from drumline.control.measure.refusals import Emulation
 
 HERE = Path(__file__).resolve().parent
 NODES = 4
@@ -116,14 +116,14 @@ class Lab:
         """Run the job of a case, and judge its report."""
         self._slow.unlink(missing_ok=True)
         job = self._make_job(case)
-        request = running.ScaleRequest((NODES,), None, steps)
-        plans = running.plan_sizes(job, request)
-        self._emulation = self._emulation or running.find_emulation(job, plans, lambda _: None)
+        request = scale_run.ScaleRequest((NODES,), None, steps)
+        plans = scale_run.plan_sizes(job, request)
+        self._emulation = self._emulation or scale_run.find_emulation(job, plans, lambda _: None)
         if case.kind == "link":
             node = case.slow or 0
             self._slow.write_text(f"{node} {address_of(node)} {round(RATE * case.by)}\n")
         began = time.monotonic()
-        runs = list(running.run_sizes(job, request, plans, lambda _: None))
+        runs = list(scale_run.run_sizes(job, request, plans, lambda _: None))
         made = reports.build_report("", runs, to=NODES, emulation=self._emulation)
         (row,) = made.measured
         if row.refused:

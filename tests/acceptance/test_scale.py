@@ -10,7 +10,7 @@ import pytest
 from cli_jobs import background, job_names, logs_of, one_rank, wait_for_status, write_job, write_script
 
 from drumline.contract.folder import workspace as in_workspace
-from drumline.control.scaling.values import read_report
+from drumline.control.measure.scale_values import read_report
 
 pytest.importorskip("torch")
 

@@ -5,10 +5,10 @@ import re
 import pytest
 from seeing import count, see
 
-from drumline.control.rehearsal.rehearse import keep_table
-from drumline.control.scaling.facts import RankSteps, SizeRun
-from drumline.control.scaling.report import build_report
-from drumline.control.scaling.values import keep_report, to_values
+from drumline.control.measure.rehearsal import keep_table
+from drumline.control.measure.scale_report import build_report
+from drumline.control.measure.scale_values import keep_report, to_values
+from drumline.control.measure.size_figures import RankSteps, SizeRun
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from drumline.control.scaling import stragglers
-from drumline.control.scaling.facts import RankSteps, SizeRun
-from drumline.control.scaling.report import build_report
+from drumline.control.measure import stragglers
+from drumline.control.measure.scale_report import build_report
+from drumline.control.measure.size_figures import RankSteps, SizeRun
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

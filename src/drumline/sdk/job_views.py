@@ -246,16 +246,16 @@ class JobViews(Operations):
         logged metric.
         Raises UsageError; PlanError for a drill that the job cannot have.
         """
-        from drumline.control.drills import request
+        from drumline.control.jobs import drill_requests
 
         if kind not in (*KINDS, END):
             raise UsageError(f"kind must be one of {', '.join((*KINDS, END))}; got {kind!r}")
         wanted = DrillRequest("", kind, "", node, rank, length_s, after_s, at_step, settings)
-        drill = request.ask(name, wanted)
+        drill = drill_requests.ask(name, wanted)
         if kind == END or after_s is not None or at_step is not None:
             return None
-        begun = request.wait_for_begin(lookup.folder_of(name), drill, _DRILL_LIMIT_S)
-        return None if begun is None else request.describe_one(begun)
+        begun = drill_requests.wait_for_begin(lookup.folder_of(name), drill, _DRILL_LIMIT_S)
+        return None if begun is None else drill_requests.describe_one(begun)
 
 
 def job_failed(name: str, reason: str) -> JobFailedError:

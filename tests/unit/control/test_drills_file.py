@@ -9,9 +9,8 @@ from drumline.contract.drills import DrillRequest
 from drumline.contract.errors import SpecError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import DrillOutcome, Outcome
-from drumline.control.rehearsal import drills_file, rehearse
-from drumline.control.rehearsal.drills_file import PlannedDrill, Rehearsal
-from drumline.control.rehearsal.rehearse import RunFacts, RunWatch
+from drumline.control.measure import rehearsal
+from drumline.control.measure.rehearsal import PlannedDrill, Rehearsal, RunFacts, RunWatch
 from drumline.spec.parts.resources import PyTorchDistribution
 
 
@@ -25,7 +24,7 @@ def read(tmp_path, two_by_two):
     def read_text(text):
         path = tmp_path / "drills.yml"
         path.write_text(text)
-        return drills_file.read_file(str(path), two_by_two)
+        return rehearsal.read_file(str(path), two_by_two)
 
     return read_text
 
@@ -73,20 +72,20 @@ def test_a_mistake_has_its_place(read, text, where, said):
 
 
 def test_the_usual_drills_are_the_same_for_the_same_seed(two_by_two):
-    first, second = drills_file.choose_usual(two_by_two, 5), drills_file.choose_usual(two_by_two, 5)
+    first, second = rehearsal.choose_usual(two_by_two, 5), rehearsal.choose_usual(two_by_two, 5)
     assert first == second
     assert [one.title for one in first.drills] == ["preempt", "kill-rank", "kill-agent", "wedge"]
     assert any(one.startswith("partition: its nodes share the network") for one in first.left_out)
-    others = {drills_file.choose_usual(two_by_two, seed).drills for seed in range(8)}
+    others = {rehearsal.choose_usual(two_by_two, seed).drills for seed in range(8)}
     assert len(others) > 1
 
 
 def test_a_drill_without_a_begin_comes_in_the_middle(two_by_two):
-    usual = drills_file.choose_usual(two_by_two, 0)
-    by_step = drills_file.choose_begins(usual, 100, 10.0)
+    usual = rehearsal.choose_usual(two_by_two, 0)
+    by_step = rehearsal.choose_begins(usual, 100, 10.0)
     assert all(30 <= one.request.at_step <= 70 for one in by_step.drills)
-    assert by_step == drills_file.choose_begins(usual, 100, 99.0)
-    by_time = drills_file.choose_begins(usual, None, 10.0)
+    assert by_step == rehearsal.choose_begins(usual, 100, 99.0)
+    by_time = rehearsal.choose_begins(usual, None, 10.0)
     assert all(3.0 <= one.request.after_s <= 7.0 for one in by_time.drills)
 
 
@@ -101,7 +100,7 @@ def judge(run, *, is_to_survive=True, begun=True, tolerance=0.0):
     drill = outcome.drills["one"] = DrillOutcome("one", "kill-rank", 0, 1)
     drill.began, drill.reason = (1.0, "") if begun else (None, "its ranks do not run")
     calm = run_of(steps=(20, 20))
-    return rehearse.judge(planned, outcome, calm, run, Rehearsal((), tolerance=tolerance))
+    return rehearsal.judge(planned, outcome, calm, run, Rehearsal((), tolerance=tolerance))
 
 
 def test_a_run_is_compared_with_the_undisturbed_one():
@@ -152,7 +151,7 @@ class Steps:
 def make_watch(monkeypatch, two_by_two, tmp_path, outcome, *steps):
     folder = RunFolder(str(tmp_path))
     folder.write(folder.plan, two_by_two.to_json())
-    monkeypatch.setattr(rehearse, "fold", lambda events: outcome)
+    monkeypatch.setattr(rehearsal, "fold", lambda events: outcome)
     watch = RunWatch(folder, None, "", 5.0)
     watch._steps = Steps(*steps)
     return watch

@@ -7,8 +7,8 @@ import pytest
 from made_jobs import MadeJob
 
 from drumline.contract.errors import DamagedError, NotFoundError
-from drumline.control.rehearsal.rehearse import keep_table, list_tables, read_table
-from drumline.control.scaling.values import keep_report, list_scalings
+from drumline.control.measure.rehearsal import keep_table, list_tables, read_table
+from drumline.control.measure.scale_values import keep_report, list_scalings
 
 CALM = {
     "job": "calm",

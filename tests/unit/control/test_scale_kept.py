@@ -6,7 +6,7 @@ import pytest
 from made_jobs import MadeJob
 
 from drumline.contract.errors import DamagedError, NotFoundError
-from drumline.control.scaling.values import keep_report, read_report
+from drumline.control.measure.scale_values import keep_report, read_report
 
 ROW = {"nodes": 1, "ranks": 2, "job": "one", "refused": "", "step_s": 0.1, "low_s": 0.09, "high_s": 0.11}
 PHASES = {

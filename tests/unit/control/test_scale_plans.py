@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from drumline.control.scaling.running import ScaleRequest, plan_sizes
+from drumline.control.measure.scale_run import ScaleRequest, plan_sizes
 from drumline.plan.planner import HANG_AFTER_S
 from drumline.spec.load import load_job
 

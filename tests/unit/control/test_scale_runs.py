@@ -10,10 +10,10 @@ from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import Outcome
 from drumline.contract.steps import Window
 from drumline.control.facts.steps import StepHistory
-from drumline.control.scaling import refusals, running
-from drumline.control.scaling.facts import RankSteps, SizeRun
-from drumline.control.scaling.report import build_report
-from drumline.control.scaling.values import keep_report, to_values
+from drumline.control.measure import refusals, scale_run
+from drumline.control.measure.scale_report import build_report
+from drumline.control.measure.scale_values import keep_report, to_values
+from drumline.control.measure.size_figures import RankSteps, SizeRun
 from drumline.spec.jobs.command import Command
 
 
@@ -34,12 +34,12 @@ class Job:
     def __init__(self, monkeypatch, *looks):
         self.looks, self.now, self.pauses = list(looks), 0.0, []
         self.took_s = 0.0
-        monkeypatch.setattr(running, "read_outcome", lambda _: self.read_outcome())
-        monkeypatch.setattr(running, "read_history", lambda *_: self.read_history())
-        monkeypatch.setattr(running.ending, "cancel", lambda *_, **__: None)
-        monkeypatch.setattr(running, "wait_for_end", lambda _: True)
-        monkeypatch.setattr(running.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(running.time, "sleep", self.sleep)
+        monkeypatch.setattr(scale_run, "read_outcome", lambda _: self.read_outcome())
+        monkeypatch.setattr(scale_run, "read_history", lambda *_: self.read_history())
+        monkeypatch.setattr(scale_run.ending, "cancel", lambda *_, **__: None)
+        monkeypatch.setattr(scale_run, "wait_for_end", lambda _: True)
+        monkeypatch.setattr(scale_run.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(scale_run.time, "sleep", self.sleep)
 
     def read_outcome(self):
         outcome = Outcome()
@@ -60,7 +60,7 @@ class Job:
         self.looks = self.looks[1:] if len(self.looks) > 1 else self.looks
 
     def measure(self, nodes, steps=30):
-        return running._measure(RunFolder("job"), Plan(nodes), steps, lambda _: None)
+        return scale_run._measure(RunFolder("job"), Plan(nodes), steps, lambda _: None)
 
 
 def test_a_size_is_not_measured_while_steps_of_a_rank_are_missing(monkeypatch):
@@ -103,12 +103,12 @@ def run_sizes(monkeypatch, *fails, sizes=(1, 2, 4), peak_bytes=0):
         ranks = tuple(RankSteps(rank, rank, (0.1,) * 30) for rank in range(nodes))
         return SizeRun(nodes, nodes, folder.name, ranks)
 
-    monkeypatch.setattr(running, "_start", start)
-    monkeypatch.setattr(running, "_resize", lambda job, request, nodes: nodes)
-    monkeypatch.setattr(running, "_measure", measure)
-    monkeypatch.setattr(running.MemoryUse, "add", lambda memory, _: setattr(memory, "_peak", peak_bytes))
+    monkeypatch.setattr(scale_run, "_start", start)
+    monkeypatch.setattr(scale_run, "_resize", lambda job, request, nodes: nodes)
+    monkeypatch.setattr(scale_run, "_measure", measure)
+    monkeypatch.setattr(scale_run.MemoryUse, "add", lambda memory, _: setattr(memory, "_peak", peak_bytes))
     plans = [Plan(nodes) for nodes in sizes]
-    runs = running.run_sizes(Command(command="true"), running.ScaleRequest(sizes), plans, told.append)
+    runs = scale_run.run_sizes(Command(command="true"), scale_run.ScaleRequest(sizes), plans, told.append)
     return list(runs), started, told
 
 
@@ -128,7 +128,7 @@ def test_measuring_leaves_no_descriptor_open(monkeypatch, fails):
     job = Job(monkeypatch, {0: 5}, {0: 50}, {})
     if fails:
         monkeypatch.setattr(job, "sleep", lambda _: 1 / 0)
-        monkeypatch.setattr(running.time, "sleep", job.sleep)
+        monkeypatch.setattr(scale_run.time, "sleep", job.sleep)
     before = len(os.listdir("/proc/self/fd"))
     with contextlib.suppress(ZeroDivisionError):
         job.measure(1)
@@ -137,7 +137,7 @@ def test_measuring_leaves_no_descriptor_open(monkeypatch, fails):
 
 def test_why_a_job_is_in_line_is_told_once(monkeypatch):
     told = []
-    queue = running._Queue(told.append)
+    queue = scale_run._Queue(told.append)
     folder = RunFolder("job")
     outcome = Outcome()
     outcome.status, outcome.reason = "Queued", "waiting for 1 of 2 cores held by job other"

@@ -6,13 +6,12 @@ import pytest
 
 from drumline.cli.measuring.scale import format_report
 from drumline.control.facts.steps import LatestRank
-from drumline.control.scaling import running
-from drumline.control.scaling.facts import NodePair, RankSteps, SizeRun, reduce_run
-from drumline.control.scaling.model import RingLink, find_exposed_s, find_span_s, fit_model
-from drumline.control.scaling.refusals import Emulation
-from drumline.control.scaling.report import build_report
-from drumline.control.scaling.sentences import list_sentences
-from drumline.control.scaling.values import to_values
+from drumline.control.measure import scale_run
+from drumline.control.measure.refusals import Emulation
+from drumline.control.measure.scale_report import build_report
+from drumline.control.measure.scale_values import list_sentences, to_values
+from drumline.control.measure.size_figures import NodePair, RankSteps, SizeRun, reduce_run
+from drumline.control.measure.step_model import RingLink, find_exposed_s, find_span_s, fit_model
 
 MIB = 1 << 20
 BUCKETS = (MIB, MIB, MIB, MIB)
@@ -372,8 +371,8 @@ def test_a_rank_that_is_late_to_collectives_is_named_where_no_waiting_is_known(h
 
 def test_an_all_reduce_that_is_known_of_few_steps_is_not_taken_for_all():
     # PyTorch notes every hundredth one on a GPU.
-    assert running._fill((None, 0.2, None, None)) == ()
-    assert running._fill((None, 0.2, 0.1, 0.3)) == (0.2, 0.2, 0.1, 0.3)
+    assert scale_run._fill((None, 0.2, None, None)) == ()
+    assert scale_run._fill((None, 0.2, 0.1, 0.3)) == (0.2, 0.2, 0.1, 0.3)
 
 
 def slow_rank(late, how, nodes=4):

@@ -11,9 +11,9 @@ from drumline.contract import steps as step_lines
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import Outcome
 from drumline.control.driver import tune
+from drumline.control.measure import tune_sweep
+from drumline.control.measure.tune_sweep import TuneRequest
 from drumline.control.submission import driven, planning
-from drumline.control.tuning import request
-from drumline.control.tuning.request import TuneRequest
 from drumline.spec.load import load_job
 
 
@@ -29,7 +29,7 @@ class Driven:
             "inputs": {"num_workers": 1},
         }
         path.write_text(json.dumps({"command": "python train.py ${{inputs.num_workers}}", **fields}))
-        sweep = request.make_sweep(load_job(str(path)), TuneRequest("throughput", (over,), steps))
+        sweep = tune_sweep.make_sweep(load_job(str(path)), TuneRequest("throughput", (over,), steps))
         sweep.name = "tune-x"
         folder = RunFolder.for_job(sweep.name)
         folder.create()

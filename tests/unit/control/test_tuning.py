@@ -12,10 +12,10 @@ from drumline.contract.errors import SpecError, UsageError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import Outcome, StepOutcome
 from drumline.control.driver.tune import FEWEST, reduce_steps
+from drumline.control.measure import tune_parameters, tune_results, tune_sweep
+from drumline.control.measure.tune_parameters import NodeRoom
+from drumline.control.measure.tune_sweep import TuneRequest
 from drumline.control.submission import planning
-from drumline.control.tuning import parameters, request, results, starting
-from drumline.control.tuning.parameters import NodeRoom
-from drumline.control.tuning.request import TuneRequest
 from drumline.plan.search import halving, tuning
 from drumline.spec.jobs.command import Command
 from drumline.spec.load import load_job
@@ -33,13 +33,13 @@ def make_job(tmp_path, **fields):
 
 
 def list_values(tmp_path, *words, site=SITE, **fields):
-    listed = parameters.list_parameters(words, make_job(tmp_path, **fields), site)
+    listed = tune_parameters.list_parameters(words, make_job(tmp_path, **fields), site)
     return [(one.target, one.values) for one in listed]
 
 
 def list_settings(tmp_path, *words, site=SITE, **fields):
     job = make_job(tmp_path, **fields)
-    return parameters.list_settings(parameters.list_parameters(words, job, site), job, site)
+    return tune_parameters.list_settings(tune_parameters.list_parameters(words, job, site), job, site)
 
 
 def test_each_setting_has_its_place_in_the_job(tmp_path):
@@ -141,7 +141,7 @@ def test_the_setting_that_the_job_file_has_is_known(tmp_path):
 def test_only_values_beyond_which_there_may_be_others_are_edges(tmp_path):
     def edges(*words, site=SITE):
         job = make_job(tmp_path)
-        return parameters.find_edges(parameters.list_parameters(words, job, site), site)
+        return tune_parameters.find_edges(tune_parameters.list_parameters(words, job, site), site)
 
     assert edges("batch=16|32|8,env:A=a|b") == {"batch": (8, 32)}
     assert edges("batch=1|32,env:A=2") == {"batch": (None, 32)}
@@ -207,10 +207,10 @@ def test_the_figures_say_what_the_sentence_says(tmp_path):
     rows = [end(0, 0, 80.0), end(1, 1, 100.0), end(2, 2), end(3, 3, 87.0), end(4, 4, 84.0)]
     rows += [end(5, 1, 100.0, 1, ended=ended), end(6, 3, 79.0, 1)]
     outcome.steps.update({f"trial_{number}": row for number, row in enumerate(rows)})
-    values = results.to_values(RunFolder.for_job("tune-x"), outcome, made)
+    values = tune_results.to_values(RunFolder.for_job("tune-x"), outcome, made)
     assert (values["is_clear"], values["faster_than_own"]) == (False, 0.0)
     # First those that went furthest, then by value, and what failed.
-    lines = [(line[0], line[-1]) for line in results.list_lines(values)[1:]]
+    lines = [(line[0], line[-1]) for line in tune_results.list_lines(values)[1:]]
     assert lines == [
         ("32", f"100 samples/s (best; the job's own; {ended})"),
         ("128", "79 samples/s"),
@@ -219,7 +219,7 @@ def test_the_figures_say_what_the_sentence_says(tmp_path):
         ("64", "no room"),
     ]
     outcome.steps["trial_4"] = end(4, 4, 40.0)
-    assert results.to_values(RunFolder.for_job("tune-x"), outcome, made)["is_clear"]
+    assert tune_results.to_values(RunFolder.for_job("tune-x"), outcome, made)["is_clear"]
 
 
 def test_the_job_file_itself_is_not_overwritten(tmp_path, won, capsys):
@@ -243,13 +243,13 @@ def test_a_request_that_measures_nothing_is_refused():
         ({"trial_timeout_s": 0}, "--trial-timeout must be 1 or more"),
     ):
         with pytest.raises(UsageError, match=message):
-            request.check_request(TuneRequest("throughput", **given))
-    request.check_request(TuneRequest("latency"))
+            tune_sweep.check_request(TuneRequest("throughput", **given))
+    tune_sweep.check_request(TuneRequest("latency"))
 
 
 def find_tuning(tmp_path, goal, *over, **fields):
     job = make_job(tmp_path, **fields)
-    sweep = request.make_sweep(job, TuneRequest(goal, over))
+    sweep = tune_sweep.make_sweep(job, TuneRequest(goal, over))
     return tuning.from_properties(sweep.properties)
 
 
@@ -291,7 +291,7 @@ def test_a_job_that_starts_again_after_a_hang_can_be_measured(tmp_path):
     drumline = {"hang_action": "restart", "hang_after": 0, "max_restarts": 3, "grace": 7}
     job = make_job(tmp_path, drumline=drumline)
     made = tuning.from_properties(
-        request.make_sweep(job, TuneRequest("throughput", ("threads=1|2",))).properties
+        tune_sweep.make_sweep(job, TuneRequest("throughput", ("threads=1|2",))).properties
     )
     trial = make_job(tmp_path, drumline=drumline)
     tuning.prepare_measured(trial, {}, made, 0)
@@ -302,11 +302,11 @@ def test_a_job_that_starts_again_after_a_hang_can_be_measured(tmp_path):
 def test_the_newest_tuning_is_found_though_older_ones_are_deleted(drumline_home):
     for name in ("tune-x-3", "tune-x_0", "tune-x-2_0", "tune-xy", "tune-x-02"):
         RunFolder.for_job(name).create()
-    known, following = starting._find_last("tune-x")
+    known, following = tune_sweep._find_last("tune-x")
     assert (known.name, following) == ("tune-x-3", "tune-x-4")
     RunFolder.for_job("tune-y").create()
-    assert starting._find_last("tune-y")[1] == "tune-y-2"
-    assert starting._find_last("tune-z") == (None, "tune-z")
+    assert tune_sweep._find_last("tune-y")[1] == "tune-y-2"
+    assert tune_sweep._find_last("tune-z") == (None, "tune-z")
 
 
 def test_batches_that_are_ready_are_not_measured(tmp_path):
@@ -370,8 +370,8 @@ def test_rare_long_steps_rarely_make_the_best_lose_or_another_win():
 
 def test_the_same_request_has_the_same_name_and_another_another(tmp_path):
     def name(*over, snapshots=None, **fields):
-        sweep = request.make_sweep(make_job(tmp_path, **fields), TuneRequest("throughput", over))
-        return request.name_after(sweep, snapshots or {})
+        sweep = tune_sweep.make_sweep(make_job(tmp_path, **fields), TuneRequest("throughput", over))
+        return tune_sweep.name_after(sweep, snapshots or {})
 
     assert name("threads=1|2") == name("threads=1|2")
     others = {
@@ -439,7 +439,7 @@ def test_the_file_that_won_is_the_job_with_that_setting(tmp_path):
     best = {"setting": made.params(1), "metric": 1234.5}
     values = {"name": "tune-x", "status": "Completed", "metric": made.metric, "best": best}
     path = tmp_path / "job.tuned.yml"
-    results.write_winner(job, made, values, str(path))
+    tune_results.write_winner(job, made, values, str(path))
     assert path.read_text().splitlines()[0] == (
         "# Made by drumline tune (tune-x): procs 4, threads 1, batch 64: 1234 samples/s"
     )
@@ -450,13 +450,13 @@ def test_the_file_that_won_is_the_job_with_that_setting(tmp_path):
     assert loaded.environment_variables == {"OMP_NUM_THREADS": "1"}
     assert loaded.inputs["batch_size"] == 64
     assert loaded.command == job.command
-    results.check_target(str(path), is_named=False)
+    tune_results.check_target(str(path), is_named=False)
     path.write_text("command: mine\n")
     with pytest.raises(UsageError, match="was not made by drumline tune"):
-        results.check_target(str(path), is_named=False)
-    results.check_target(str(path), is_named=True)
+        tune_results.check_target(str(path), is_named=False)
+    tune_results.check_target(str(path), is_named=True)
     with pytest.raises(UsageError, match="cannot be written"):
-        results.check_target(str(tmp_path / "nowhere" / "x.yml"), is_named=True)
+        tune_results.check_target(str(tmp_path / "nowhere" / "x.yml"), is_named=True)
 
 
 def test_a_comment_holds_no_control_characters_of_an_earlier_tuning(tmp_path):
@@ -465,7 +465,7 @@ def test_a_comment_holds_no_control_characters_of_an_earlier_tuning(tmp_path):
     best = {"setting": {"env:A": "a\x1b[31mb"}, "metric": 1.0}
     values = {"name": "tune-x", "status": "Completed", "metric": made.metric, "best": best}
     path = tmp_path / "job.tuned.yml"
-    results.write_winner(job, made, values, str(path))
+    tune_results.write_winner(job, made, values, str(path))
     assert path.read_text().splitlines()[0] == "# Made by drumline tune (tune-x): env:A ab: 1 samples/s"
 
 
@@ -474,8 +474,8 @@ def test_a_pipe_or_a_link_in_the_place_of_the_file_that_won_is_refused_at_once(t
     path = tmp_path / "job.tuned.yml"
     make(path)
     with pytest.raises(UsageError, match="was not made by drumline tune"):
-        results.check_target(str(path), is_named=False)
-    results.check_target(str(path), is_named=True)
+        tune_results.check_target(str(path), is_named=False)
+    tune_results.check_target(str(path), is_named=True)
 
 
 @pytest.fixture
@@ -502,11 +502,11 @@ def won(tmp_path, monkeypatch):
                 "best": row,
             } | {"settings": [{**row, "reason": ""}]}
 
-        folder = starting.StartedTuning(RunFolder.for_job("tune-x"), starting.BEGINS)
-        monkeypatch.setattr(starting, "start", lambda *_, **__: folder)
-        monkeypatch.setattr(starting, "follow", follow)
-        monkeypatch.setattr(results, "read_tuning", lambda _: made)
-        monkeypatch.setattr(results, "to_values", to_values)
+        folder = tune_sweep.StartedTuning(RunFolder.for_job("tune-x"), tune_sweep.BEGINS)
+        monkeypatch.setattr(tune_sweep, "start", lambda *_, **__: folder)
+        monkeypatch.setattr(tune_sweep, "follow", follow)
+        monkeypatch.setattr(tune_results, "read_tuning", lambda _: made)
+        monkeypatch.setattr(tune_results, "to_values", to_values)
         over = ("--over", "batch_size=32|64", "-o", "table")
         return main(["tune", "-f", str(tmp_path / "job.yml"), "--for", "throughput", *over, *words])
 

@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def _drill(arguments: Namespace) -> int:
-    from drumline.control.drills import request
+    from drumline.control.jobs import drill_requests
     from drumline.control.jobs.lookup import folder_of
     from drumline.control.times import parse_duration
 
@@ -72,17 +72,17 @@ def _drill(arguments: Namespace) -> int:
         arguments.at_step,
         {key: value for key in _SETTINGS if (value := getattr(arguments, key)) is not None},
     )
-    drill = request.ask(name, wanted)
+    drill = drill_requests.ask(name, wanted)
     if arguments.kind == END or arguments.no_wait or arguments.after or arguments.at_step is not None:
         what = "the end of its drills" if arguments.kind == END else f"drill {arguments.kind!r}"
         print(clean(f"job {name}: asked for {what}"), file=sys.stderr)
         return 0
-    begun = request.wait_for_begin(folder_of(name), drill, _BEGIN_LIMIT_S)
+    begun = drill_requests.wait_for_begin(folder_of(name), drill, _BEGIN_LIMIT_S)
     if begun is None:
         print(
             clean(f"job {name}: drill {arguments.kind!r} has not begun; drumline job show has why"),
             file=sys.stderr,
         )
         return 1
-    print(clean(f"job {name}: {request.describe_drill(begun)}, has begun"), file=sys.stderr)
+    print(clean(f"job {name}: {drill_requests.describe_drill(begun)}, has begun"), file=sys.stderr)
     return 0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from drumline.control.rehearsal.rehearse import DrillRow, RehearsalReport
+    from drumline.control.measure.rehearsal import DrillRow, RehearsalReport
 
 _HEADINGS = ("DRILL", "ON", "JOB", "RESULT", "LOST", "STEPS AGAIN", "SAME METRIC", "LEFT BEHIND")
 _UNKNOWN = "-"
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
 
 
 def _rehearse(arguments: Namespace) -> int:
-    from drumline.control.rehearsal import rehearse
+    from drumline.control.measure import rehearsal
     from drumline.control.times import parse_duration
 
     if arguments.file in ("-", "/dev/stdin"):
@@ -74,10 +74,10 @@ def _rehearse(arguments: Namespace) -> int:
     wanted = (arguments.steps, for_s, arguments.seed)
     job = load()
     title = str(job.display_name or job.name or os.path.basename(arguments.file))
-    rehearsal = rehearse.plan_rehearsal(job, arguments.drills, *wanted)
+    plan = rehearsal.plan_rehearsal(job, arguments.drills, *wanted)
     with _Progress() as progress:
-        report = rehearse.run_rehearsal(load, rehearsal, progress)
-    rehearse.keep_table(title, to_values(report))
+        report = rehearsal.run_rehearsal(load, plan, progress)
+    rehearsal.keep_table(title, to_values(report))
     if output.is_for_people(arguments.output, arguments.query):
         sys.stdout.write("".join(line + "\n" for line in format_report(report)))
     else:

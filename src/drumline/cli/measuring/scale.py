@@ -18,8 +18,8 @@ from drumline.control.terminal import clean
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from drumline.control.scaling.facts import SizeRun
-    from drumline.control.scaling.report import ScaleReport
+    from drumline.control.measure.scale_report import ScaleReport
+    from drumline.control.measure.size_figures import SizeRun
 
 _FIGURES = "scale.json"
 _MARK = b'"scaling": "'
@@ -67,30 +67,30 @@ def main(argv: list[str]) -> int:
 
 
 def _scale(arguments: Namespace) -> int:
-    from drumline.control.scaling import refusals, report, running
+    from drumline.control.measure import refusals, scale_report, scale_run
 
     output.check_query(arguments.query)
     nodes = parse_sizes(arguments.nodes)
-    request = running.ScaleRequest(nodes, arguments.procs, arguments.steps)
+    request = scale_run.ScaleRequest(nodes, arguments.procs, arguments.steps)
     to = max(_USUAL_TO, nodes[-1]) if arguments.to is None else arguments.to
-    running.check_request(request, to, refusals.FEWEST_STEPS)
+    scale_run.check_request(request, to, refusals.FEWEST_STEPS)
     _check_folder(arguments.folder)
     job = load_job_file(arguments.file, arguments.set)
     title = str(job.display_name or job.name or os.path.basename(arguments.file))
     set_ways_to_run(job, arguments)
-    plans = running.plan_sizes(job, request)
-    emulation = running.find_emulation(job, plans, output.tell)
+    plans = scale_run.plan_sizes(job, request)
+    emulation = scale_run.find_emulation(job, plans, output.tell)
     runs: list[SizeRun] = []
     is_whole = False
     try:
-        for run in running.run_sizes(job, request, plans, output.tell):
+        for run in scale_run.run_sizes(job, request, plans, output.tell):
             runs.append(run)  # noqa: PERF402 - an interrupt leaves those before it
         is_whole = True
     except KeyboardInterrupt:
         if not any(run.steps for run in runs):
             raise
         output.tell("the report has the sizes that were measured")
-    made = report.build_report(title, runs, to=to, strong=arguments.strong, emulation=emulation)
+    made = scale_report.build_report(title, runs, to=to, strong=arguments.strong, emulation=emulation)
     made = made._replace(at=time.time())
     _show(arguments, made)
     if not is_whole:
@@ -127,7 +127,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 
 def _show(arguments: Namespace, made: ScaleReport) -> None:
-    from drumline.control.scaling.values import keep_report, to_values
+    from drumline.control.measure.scale_values import keep_report, to_values
 
     values = to_values(made)
     keep_report(values)
@@ -158,7 +158,7 @@ def _write_figures(path: str, values: dict[str, Any]) -> OSError | None:
 def format_report(made: ScaleReport) -> list[str]:
     """Format a report as a table, with the sentences below it."""
     from drumline.cli.columns import fit_table, join
-    from drumline.control.scaling.sentences import list_sentences
+    from drumline.control.measure.scale_values import list_sentences
 
     rows = [tuple(heading.upper() for heading in _HEADINGS), *_list_rows(made)]
     # Figures end below each other; the last column is text.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping
 
-    from drumline.control.tuning.request import TuneRequest
+    from drumline.control.measure.tune_sweep import TuneRequest
     from drumline.plan.search.tuning import Tuning
 
 _INTERRUPTED = 130
@@ -81,8 +81,8 @@ def _add_arguments(parser: Parser) -> None:
 
 def _tune(arguments: Namespace) -> int:
     from drumline.control.jobs import lookup
-    from drumline.control.tuning import request as requests
-    from drumline.control.tuning import results, starting
+    from drumline.control.measure import tune_results, tune_sweep
+    from drumline.control.measure import tune_sweep as requests
 
     if arguments.file in ("-", "/dev/stdin"):
         raise UsageError("the file that won is made of the job file, which needs a name", "-f FILE")
@@ -91,28 +91,28 @@ def _tune(arguments: Namespace) -> int:
     requests.check_request(request)
     job = load_job_file(arguments.file, arguments.set)
     path = arguments.write or f"{os.path.splitext(arguments.file)[0]}.tuned.yml"
-    results.check_target(path, is_named=bool(arguments.write), source=arguments.file)
+    tune_results.check_target(path, is_named=bool(arguments.write), source=arguments.file)
     # The file that won has none of what this command alone was given.
     measured = copy.deepcopy(job)
     set_ways_to_run(measured, arguments)
-    started = starting.start(requests.make_sweep(measured, request), again=arguments.again)
+    started = tune_sweep.start(requests.make_sweep(measured, request), again=arguments.again)
     output.print_warnings(started.warnings)
-    tuning = results.read_tuning(started.folder)
+    tuning = tune_results.read_tuning(started.folder)
     _tell(_describe_start(started.folder.name, started.how, tuning))
     try:
-        outcome = starting.follow(started.folder, _tell)
+        outcome = tune_sweep.follow(started.folder, _tell)
     except KeyboardInterrupt:
         name = started.folder.name
         stop = f"drumline job cancel {name}{lookup.workspace_arguments()}"
         _tell(f"job {name} goes on, and the same command follows it; to stop it: {stop}")
         return _INTERRUPTED
-    values = results.to_values(started.folder, outcome, tuning)
+    values = tune_results.to_values(started.folder, outcome, tuning)
     has_won = values["best"] is not None and outcome.status == "Completed"
     failure = None
     if has_won:
         try:
-            path = arguments.write or results.choose_target(path, started.folder.name, _tell)
-            results.write_winner(job, tuning, values, path)
+            path = arguments.write or tune_results.choose_target(path, started.folder.name, _tell)
+            tune_results.write_winner(job, tuning, values, path)
         except (OSError, UsageError) as error:
             # Which must not cost what was measured for minutes.
             failure = error
@@ -123,7 +123,7 @@ def _tune(arguments: Namespace) -> int:
 
 
 def _make_request(arguments: Namespace) -> TuneRequest:
-    from drumline.control.tuning.request import TuneRequest
+    from drumline.control.measure.tune_sweep import TuneRequest
 
     return TuneRequest(
         arguments.goal,
@@ -137,8 +137,8 @@ def _make_request(arguments: Namespace) -> TuneRequest:
 
 
 def _describe_start(name: str, how: str, tuning: Tuning) -> str:
-    from drumline.control.tuning.results import name_unit
-    from drumline.control.tuning.starting import GOES_ON, WAS_MEASURED
+    from drumline.control.measure.tune_results import name_unit
+    from drumline.control.measure.tune_sweep import GOES_ON, WAS_MEASURED
 
     if how == WAS_MEASURED:
         return f"job {name} was measured before; --again measures it anew"
@@ -150,12 +150,12 @@ def _describe_start(name: str, how: str, tuning: Tuning) -> str:
 
 def _show(arguments: Namespace, values: Mapping[str, Any]) -> None:
     from drumline.cli.columns import fit_table, join
-    from drumline.control.tuning import results
+    from drumline.control.measure import tune_results
 
     if not output.is_for_people(arguments.output, arguments.query):
         output.show(values, arguments.output, arguments.query)
         return
-    rows = [[clean(cell) for cell in line] for line in results.list_lines(values)]
+    rows = [[clean(cell) for cell in line] for line in tune_results.list_lines(values)]
     # Figures end where their headings do; the last column is text.
     for cells in fit_table(rows, None, right=range(len(rows[0]) - 1)):
         print(join(cells))

@@ -153,9 +153,9 @@ def _describe_drills(outcome: Outcome) -> dict[str, Any]:
     """Describe the failures that were made on purpose; nothing of a job without any."""
     if not outcome.drills:
         return {}
-    from drumline.control.drills import request
+    from drumline.control.jobs import drill_requests
 
-    return {"drills": request.describe_all(outcome)}
+    return {"drills": drill_requests.describe_all(outcome)}
 
 
 def _describe_experiments(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:

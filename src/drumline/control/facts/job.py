@@ -199,9 +199,9 @@ class JobFacts:
         """List the sentences about failures that were made on purpose in an attempt; None: in the latest."""
         if not self.outcome.drills:
             return []
-        from drumline.control.drills import request
+        from drumline.control.jobs import drill_requests
 
-        return request.list_sentences(self.outcome, attempt)
+        return drill_requests.list_sentences(self.outcome, attempt)
 
     @property
     def notes(self) -> list[str]:

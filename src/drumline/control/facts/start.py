@@ -389,11 +389,11 @@ def _list_drills(outcome: Outcome, start: Start) -> list[dict[str, Any]]:
     """List the failures that were made on purpose in an attempt, and in the one before, which may have ended it."""
     if not outcome.drills:
         return []
-    from drumline.control.drills import request
+    from drumline.control.jobs import drill_requests
 
     return [
         {
-            "drill": request.describe_drill(drill),
+            "drill": drill_requests.describe_drill(drill),
             "attempt": drill.attempt,
             "from_s": start.at(drill.began),
             "to_s": start.at(drill.ended),

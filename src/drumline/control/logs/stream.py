@@ -271,9 +271,9 @@ def _list_drills(outcome: Outcome, attempt: int | None = None) -> list[str]:
     """List the failures that were made on purpose in an attempt; None: in the latest."""
     if not outcome.drills:
         return []
-    from drumline.control.drills import request
+    from drumline.control.jobs import drill_requests
 
-    return request.list_sentences(outcome, attempt)
+    return drill_requests.list_sentences(outcome, attempt)
 
 
 def _list_experiments(outcome: Outcome) -> list[str]:

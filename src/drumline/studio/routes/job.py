@@ -10,8 +10,8 @@ from drumline.contract.errors import NotFoundError
 from drumline.contract.hiding import hide_in
 from drumline.control.facts import changes, charts, history, job, ranks, stacks, start
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.rehearsal.rehearse import list_tables, read_table
-from drumline.control.scaling.values import list_scalings, read_report
+from drumline.control.measure.rehearsal import list_tables, read_table
+from drumline.control.measure.scale_values import list_scalings, read_report
 from drumline.studio.answers import attachment, encode
 from drumline.studio.queries import MOST_OFFSET, of_job, query
 

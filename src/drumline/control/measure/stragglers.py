@@ -17,8 +17,8 @@ from drumline.contract.record import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from drumline.control.scaling.facts import NodePair, RankSteps, SizeRun
-    from drumline.control.scaling.model import StepModel
+    from drumline.control.measure.size_figures import NodePair, RankSteps, SizeRun
+    from drumline.control.measure.step_model import StepModel
 
 COMPUTE, LINK, INPUT, HANG = "compute", "link", "input", "hang"
 

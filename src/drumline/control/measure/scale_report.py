@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
 from drumline.contract.steps import COLLECTIVES, DDP
-from drumline.control.scaling import model as models
-from drumline.control.scaling import refusals
-from drumline.control.scaling.facts import find_unevenness, reduce_run
-from drumline.control.scaling.stragglers import find_slow_node, find_stragglers, measure_slowness
+from drumline.control.measure import refusals
+from drumline.control.measure import step_model as models
+from drumline.control.measure.size_figures import find_unevenness, reduce_run
+from drumline.control.measure.stragglers import find_slow_node, find_stragglers, measure_slowness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from drumline.control.scaling.facts import NodePair, SizeFacts, SizeRun
-    from drumline.control.scaling.model import StepModel
-    from drumline.control.scaling.refusals import Emulation
-    from drumline.control.scaling.stragglers import Straggler
+    from drumline.control.measure.refusals import Emulation
+    from drumline.control.measure.size_figures import NodePair, SizeFacts, SizeRun
+    from drumline.control.measure.step_model import StepModel
+    from drumline.control.measure.stragglers import Straggler
 
 STEP_TIMES = "step times"
 """The source of an all-reduce that is known from the length of steps alone."""

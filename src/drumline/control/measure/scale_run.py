@@ -23,8 +23,8 @@ from drumline.control.facts.steps import read_steps
 from drumline.control.jobs import ending
 from drumline.control.jobs.ending import wait_for_end
 from drumline.control.jobs.outcome import read_outcome
-from drumline.control.scaling.facts import NodePair, RankSteps, SizeRun
-from drumline.control.scaling.refusals import FEWEST_STEPS, Emulation, MemoryUse, ProcessorUse
+from drumline.control.measure.refusals import FEWEST_STEPS, Emulation, MemoryUse, ProcessorUse
+from drumline.control.measure.size_figures import NodePair, RankSteps, SizeRun
 from drumline.control.submission import planning
 from drumline.control.submission.run_folder import ISOLATION
 from drumline.control.submission.submit import submit
@@ -358,7 +358,7 @@ class JobGuard:
 
     def __enter__(self) -> JobGuard:
         self._process = subprocess.Popen(  # noqa: S603 - our own
-            [sys.executable, "-P", "-m", "drumline.control.scaling.running"],
+            [sys.executable, "-P", "-m", "drumline.control.measure.scale_run"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

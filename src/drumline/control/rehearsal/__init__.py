@@ -1,1 +1,0 @@
-"""Rehearsals: a job once undisturbed, and once for each drill."""

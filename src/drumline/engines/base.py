@@ -1,14 +1,15 @@
-"""The protocols of an engine: what every engine can do, and nothing else."""
+"""The protocols of an engine, and what engines do unless they say otherwise."""
 
 from __future__ import annotations
 
+import socket
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from drumline.contract.channel import SILENCE_S
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Literal
 
@@ -86,10 +87,10 @@ class Network(NamedTuple):
 class Allocation(Protocol):
     """The nodes of one job: waiting for them, keeping them for another attempt, and giving them back."""
 
-    lost_node_kind: Literal["node", "node preemption"]
+    lost_node_kind: Literal["node", "node preemption"] = "node"
     """The kind of an end by the loss of a node: a preemption where ``decide_next`` finds another node."""
 
-    needs_progress: bool
+    needs_progress: bool = False
     """Whether ``decide_next`` has to know if an attempt has left anything new."""
 
     def wait(self, on_wait: Callable[[str], None], canceled: Callable[[], bool], wake: int) -> bool:
@@ -103,22 +104,28 @@ class Allocation(Protocol):
 
     def release(self) -> None:
         """Give the nodes back. May be called twice."""
+        return
 
 
 class AgentStarter(Protocol):
-    """Starts one agent on each node, and knows how each has ended."""
+    """
+    Starts one agent on each node, and knows how each has ended. The defaults are for agents elsewhere, which end by
+    themselves when this process goes.
+    """
 
-    join_timeout_s: float
+    join_timeout_s: float = 300.0
     """From the start of the agents until all have joined and node 0 was reached."""
 
-    silence_s: int
+    silence_s: int = SILENCE_S
     """After which an agent that does not answer at all is lost: its machine, or the way there, is off."""
 
-    warm_pool: str | None
+    warm_pool: str | None = ""
     """Where agents find the pool of warm interpreters; empty: each has its own; None: this job gains nothing by one."""
 
     def listen(self) -> socket.socket:
         """Return the socket at which the supervisor hears the agents of one attempt. Raises EngineError, OSError."""
+        # By which address the agents come is not known; a secret lets them in.
+        return socket.create_server(("0.0.0.0", 0), backlog=1024)  # noqa: S104
 
     def start(self, port: int, secret: str) -> AgentProcesses:
         """Start an agent on each node, which connects to that port. Raises EngineError.
@@ -131,55 +138,71 @@ class AgentStarter(Protocol):
         Start the agents again after their starter has ended for a passing reason before any agent came. Return the
         descriptor of the new one, as ``AgentProcesses.starter``; None: no more agents will come.
         """
+        return None
 
     def reap(self, node: int) -> str:
         """Reap an agent whose own descriptor is readable; return how it ended: ``was killed by SIGKILL``."""
+        return "ended"
 
     def end(self, node: int) -> None:
         """End an agent that does not answer. No error when it is gone."""
+        return
 
     def hold(self, node: int, *, wanted: bool) -> None:
-        """Stop the process of an agent of this machine, or let it go on, for a drill. No error when it is gone."""
+        """Stop the process of an agent, or let it go on, for a drill, which is refused where agents are elsewhere."""
+        return
 
     def find_failed(self) -> dict[int, str]:
         """Return by node why agents elsewhere could not start, of those that could say so, before all have joined."""
+        return {}
 
     def explain_missing(self, node: int) -> str | None:
         """Return why an agent did not join in time; None: nothing is known but the time."""
+        return None
 
     def explain_loss(self, node: int) -> str:
         """Return why an agent closed its connection: ``was lost: Slurm says that its node is down``."""
+        return "closed its connection"
 
     def find_cut_off(self) -> dict[int, str]:
         """Return by node why its agent cannot be reached, where more is known of it than its silence."""
+        return {}
 
     def clear(self) -> None:
         """Remove what was made for the agents. May be called twice."""
+        return
 
 
-class NodeFacts(Protocol):
-    """Facts of the nodes of a job, once their agents have joined."""
+class NodeFacts:
+    """Facts of the nodes of a job, from the hello of each agent of an attempt."""
 
-    interface: str
+    interface = ""
     """The network interface by which the nodes reach each other; empty: ``choose_network`` says which."""
 
-    clocks_differ: bool
+    clocks_differ = True
     """Whether the nodes' clocks have to be compared with this machine's."""
 
-    are_separate: bool
+    are_separate = True
     """Whether the nodes can differ from each other, so that it pays to check them before the ranks start."""
 
-    memory_bytes: int
+    memory_bytes = 0
     """What the job was given of each node's memory; 0: there is no such limit, or it is not known."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._hellos: dict[int, Hello] = {}
 
     def add(self, node: int, hello: Hello) -> None:
         """Take in what an agent says of its node."""
+        self._hellos[node] = hello
 
     def gpus(self, node: int) -> str:
         """Return the node's GPUs as CUDA_VISIBLE_DEVICES wants them; empty for none."""
+        return self._hellos[node].gpus
 
     def identify(self, pid: int) -> dict[str, Any] | None:
         """Return the identity of an agent's process (``contract.identity``), where it is one of this machine."""
+        return None
 
     def choose_network(self) -> Network | None:
         """
@@ -187,6 +210,7 @@ class NodeFacts(Protocol):
 
         None: each agent has the address in its hello, and ``interface``.
         """
+        return None
 
 
 class Preemption(Protocol):
@@ -197,6 +221,7 @@ class Preemption(Protocol):
 
     def has_signaled_ranks(self) -> bool:
         """Return whether the sender of the last signal has sent SIGTERM to the ranks as well."""
+        return False
 
 
 class PlayedNetwork(Protocol):

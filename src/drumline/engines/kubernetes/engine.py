@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import secrets as randomness
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract import mpi
 from drumline.contract.errors import EngineError, NotFoundError
 from drumline.contract.plan import NodeShape, Plan
+from drumline.engines.base import JobView
+from drumline.engines.kubernetes import access, bundle, objects, pods, view
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
-    from drumline.contract.mpi import Mpi
     from drumline.contract.outcome import Outcome, RankOutcome
-    from drumline.engines.base import JobView, Nodes
-    from drumline.engines.kubernetes import objects
+    from drumline.engines.base import Nodes
     from drumline.engines.kubernetes.client import Api
 
 
@@ -29,20 +31,14 @@ class KubernetesEngine:
     def list_reached(self, compute: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(str(volume["path"]) for volume in compute.get("volumes") or ())
 
-    def mpi(self, search_path: str) -> Mpi | None:
+    def mpi(self, search_path: str) -> mpi.Mpi | None:
         """Return that it is the image's: which one it is, the pods find out."""
-        from drumline.contract import mpi
-
         return mpi.Mpi(mpi.IMAGE_MPI, 0, 0, "mpirun")
 
     def warnings(self, plan: Plan) -> list[str]:
-        from drumline.engines.kubernetes import bundle
-
         return bundle.list_warnings(plan)
 
     def render(self, plan: Plan, folder: RunFolder) -> str:
-        from drumline.engines.kubernetes import objects
-
         return objects.render(plan, folder)
 
     def submit(self, folder: RunFolder, start: Callable[[str, str], None] | None, secrets: str = "") -> None:
@@ -50,9 +46,7 @@ class KubernetesEngine:
         Make the objects, and return when Kubernetes has all of them. The one that owns the others starts last, so that
         a submission that was killed has started nothing; one that is made again completes it.
         """
-        import secrets as randomness
-
-        from drumline.engines.kubernetes import bundle, courier, objects, submission, view
+        from drumline.engines.kubernetes import courier, submission
         from drumline.engines.kubernetes.client import ApiSilentError, find_place, open_api
 
         plan = Plan.read(folder.plan)
@@ -102,8 +96,7 @@ class KubernetesEngine:
 
     def view_job(self, folder: RunFolder, *, may_withdraw: bool = False) -> JobView:
         """Return what the job's courier has last seen, and start one where none is. Never raises."""
-        from drumline.engines.base import JobView
-        from drumline.engines.kubernetes import courier, view
+        from drumline.engines.kubernetes import courier
 
         known = view.read(folder)
         if known.state == "gone":
@@ -128,8 +121,6 @@ class KubernetesEngine:
 
     def describe_job(self, folder: RunFolder, *, brief: bool = False) -> dict[str, Any]:
         """Return what Kubernetes calls the job."""
-        from drumline.engines.kubernetes import objects, view
-
         try:
             plan = Plan.read(folder.plan)
         except (OSError, ValueError):
@@ -154,7 +145,6 @@ class KubernetesEngine:
 
     def check(self, compute: Mapping[str, Any]) -> list[str]:
         """List what stands in the way of jobs on this compute, seen from this machine; empty: nothing."""
-        from drumline.engines.kubernetes import objects
         from drumline.engines.kubernetes.client import open_api
 
         try:
@@ -176,7 +166,6 @@ class KubernetesEngine:
         List the nodes of the cluster, and what is free where the user may see all pods. Raises EngineError, as where
         the user may not see nodes.
         """
-        from drumline.engines.kubernetes import access, objects, pods
         from drumline.engines.kubernetes.client import ApiRefusedError, open_api
 
         gpu = objects.gpu_resource(compute)

@@ -9,10 +9,9 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
-from drumline.contract.channel import SILENCE_S
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import base_home
-from drumline.engines.base import AgentProcesses
+from drumline.engines.base import AgentProcesses, AgentStarter, NodeFacts
 from drumline.linux import cgroups, kernel
 from drumline.linux.inotify import Inotify
 from drumline.node import leftovers, scratch
@@ -21,20 +20,18 @@ from drumline.node.warm import rank_starter
 
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
-    from drumline.contract.messages import Hello
     from drumline.contract.plan import Plan
-    from drumline.engines.base import Network
     from drumline.engines.local.queue import LocalAllocation
 
 
-class LocalAgents:
+class LocalAgents(AgentStarter):
     """Forks the agents of one job, each with an address and a scratch folder of its own."""
 
     server_address = "127.0.0.1"
     """Of the supervisor, as its agents see it."""
 
     join_timeout_s = 60.0
-    silence_s = SILENCE_S
+    warm_pool = None
 
     def __init__(self, plan: Plan, folder: RunFolder) -> None:
         self._plan = plan
@@ -50,7 +47,6 @@ class LocalAgents:
         self._scratch: dict[int, str] = {}
         self._memory: list[str] = []
         self._cgroups: dict[int, str] = {}
-        self.warm_pool: str | None = None
 
     def listen(self) -> socket.socket:
         return socket.create_server((self.server_address, 0), backlog=1024)
@@ -63,10 +59,10 @@ class LocalAgents:
         self._pidfds.clear()
         self._remove_folders()
         for task in self._plan.nodes:
-            self._scratch[task.node] = _scratch_path(task.node)
-            self._cgroups[task.node] = self._choose_group(
-                task.node, os.path.basename(self._scratch[task.node])
-            )
+            # A short path: those of Unix sockets have 108 bytes.
+            name = f"drumline-{os.urandom(4).hex()}-n{task.node}"
+            self._scratch[task.node] = os.path.join(os.environ.get("TMPDIR") or "/tmp", name)  # noqa: S108
+            self._cgroups[task.node] = self._choose_group(task.node, name)
         self._memory = self._choose_memory() if self._plan.launcher is not None else []
         if self._plan.wants_launcher_sockets:
             # For the agents, which are forks of this process, and would each load it.
@@ -77,7 +73,10 @@ class LocalAgents:
         known = [*folders, *filter(None, self._cgroups.values()), *self._list_more_groups()]
         self._folder.write(self._folder.scratch, "".join(f"{path}\n" for path in known))
         for path in folders:
-            _make_scratch(path)
+            try:
+                os.mkdir(path, 0o700)
+            except OSError as error:
+                raise EngineError(f"no scratch folder {path}: {error.strerror}", "set TMPDIR") from error
         self._make_inotify()
         # A SIGTERM that comes before the agent has handlers of its own would go to those of the supervisor.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
@@ -162,10 +161,6 @@ class LocalAgents:
         own = (_address_of(node), self._scratch[node], self._cgroups[node])
         agent.serve(server, secret, node, *own, starter=starter)
 
-    def start_again(self) -> int | None:
-        """Do nothing: agents are children of this process."""
-        return None
-
     def reap(self, node: int) -> str:
         os.close(self._pidfds.pop(node))
         try:
@@ -192,18 +187,6 @@ class LocalAgents:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(pidfd, signal.SIGSTOP if wanted else signal.SIGCONT)
 
-    def find_failed(self) -> dict[int, str]:
-        return {}
-
-    def explain_missing(self, node: int) -> str | None:
-        return None
-
-    def explain_loss(self, node: int) -> str:
-        return "closed its connection"
-
-    def find_cut_off(self) -> dict[int, str]:
-        return {}
-
     def clear(self) -> None:
         self._remove_folders()
 
@@ -215,20 +198,16 @@ class LocalAgents:
             scratch.remove_scratch(path)
 
 
-class LocalFacts:
+class LocalFacts(NodeFacts):
     """All nodes are this machine. ``allocation``: which GPUs it was granted is known once it has them."""
 
     interface = "lo"
     clocks_differ = False
     are_separate = False
-    memory_bytes = 0
 
     def __init__(self, plan: Plan, allocation: LocalAllocation) -> None:
-        self._plan = plan
+        super().__init__(plan)
         self._allocation = allocation
-
-    def add(self, node: int, hello: Hello) -> None:
-        """Do nothing: the agent tells nothing new of this machine."""
 
     def gpus(self, node: int) -> str:
         granted = self._allocation.gpus
@@ -242,27 +221,10 @@ class LocalFacts:
     def identify(self, pid: int) -> dict[str, Any] | None:
         return identity.identify_process(pid)
 
-    def choose_network(self) -> Network | None:
-        return None
-
 
 def _address_of(node: int) -> str:
     """Return 127.0.0.1, 127.0.0.2, ...: on Linux all of 127.0.0.0/8 is this machine."""
     return f"127.0.{(node + 1) // 255}.{(node + 1) % 255}"
-
-
-def _scratch_path(node: int) -> str:
-    """Choose a folder for temporary files. Its path is short, since those of Unix sockets have 108 bytes."""
-    parent = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - with a random name, made exclusively
-    return os.path.join(parent, f"drumline-{os.urandom(4).hex()}-n{node}")
-
-
-def _make_scratch(path: str) -> None:
-    """Make the folder for this user alone. Raises EngineError."""
-    try:
-        os.mkdir(path, 0o700)
-    except OSError as error:
-        raise EngineError(f"no scratch folder {path}: {error.strerror}", "set TMPDIR") from error
 
 
 def _name_of(number: int) -> str:

@@ -101,7 +101,11 @@ class LocalEngine:
     def run_beside(
         self, folder: RunFolder, outcome: Outcome, label: str, rank: RankOutcome, words: Sequence[str]
     ) -> int:
-        return run_beside(folder, label, rank, words)
+        agent = _open_agent(folder, rank.node)
+        from drumline.node import entering
+
+        command = entering.make_command(folder.path, label, rank.pid or 0, words)
+        return entering.run_beside(command, label, agent)
 
     def view_job(self, folder: RunFolder, *, may_withdraw: bool = False) -> None:
         return None
@@ -135,20 +139,6 @@ class LocalEngine:
         return [{"node": os.uname().nodename, "state": "up", **self.describe(compute), **facts}]
 
 
-ENGINE = LocalEngine()
-
-
-# A command beside a rank on this machine.
-
-
-def run_beside(folder: RunFolder, label: str, rank: RankOutcome, words: Sequence[str]) -> int:
-    """Do as ``Engine.run_beside``."""
-    agent = _open_agent(folder, rank.node)
-    from drumline.node import entering
-
-    return entering.run_beside(entering.make_command(folder.path, label, rank.pid or 0, words), label, agent)
-
-
 def _open_agent(folder: RunFolder, node: int) -> int:
     who = None
     for event in folder.read_events():
@@ -160,3 +150,6 @@ def _open_agent(folder: RunFolder, node: int) -> int:
     if agent is None:
         raise NotFoundError(f"the agent of node {node} has ended")
     return agent
+
+
+ENGINE = LocalEngine()

@@ -23,13 +23,12 @@ from drumline.contract import identity
 from drumline.contract.folder import RunFolder, base_home, open_text, private_folder, write_whole
 from drumline.contract.ownership import lock_file
 from drumline.contract.record import NamedTuple
-from drumline.engines.base import NextAttempt, SignalMeaning
+from drumline.engines.base import Allocation, NextAttempt, Preemption, SignalMeaning
 from drumline.engines.local import machine
 from drumline.node import leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from typing import Literal
 
     from drumline.contract.events import EndKind
     from drumline.contract.plan import Plan
@@ -325,11 +324,8 @@ _CANCEL_POLL_S = 2.0
 """A cancel from this machine wakes the supervisor at once."""
 
 
-class LocalAllocation:
+class LocalAllocation(Allocation):
     """A job's place in the queue, and the cores and GPUs that it gets there."""
-
-    lost_node_kind: Literal["node", "node preemption"] = "node"
-    needs_progress = False
 
     def __init__(self, plan: Plan, folder: RunFolder) -> None:
         self._plan = plan
@@ -382,14 +378,11 @@ class LocalAllocation:
         self._queue.leave(self._who)
 
 
-class LocalPreemption:
+class LocalPreemption(Preemption):
     """A signal to the supervisor ends the job, one to an agent takes its node away."""
 
     def explain_signal(self, node: int | None, by: str) -> SignalMeaning:
         return SignalMeaning("cancel" if node is None else "node preemption", by)
-
-    def has_signaled_ranks(self) -> bool:
-        return False
 
 
 def _wait_for_any(holders: tuple[dict[str, object], ...], wake: int, deadline: float) -> bool:

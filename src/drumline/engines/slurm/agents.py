@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import channel, messages
 from drumline.contract.errors import EngineError
-from drumline.engines.base import AgentProcesses
+from drumline.engines.base import AgentProcesses, AgentStarter
 from drumline.engines.slurm import options
 from drumline.engines.slurm.batch_job import MARGIN_S, STEPD
 from drumline.linux import interfaces, kernel
@@ -36,12 +36,8 @@ _SETTINGS_S = 0.5
 """For Slurm to say its settings, while no agent can have joined yet."""
 
 
-class SlurmAgents:
+class SlurmAgents(AgentStarter):
     """The ``srun`` of one attempt, and what it says of agents that did not join or were lost."""
-
-    join_timeout_s = 300.0
-    silence_s = channel.SILENCE_S
-    warm_pool: str | None = ""
 
     def __init__(self, plan: Plan, folder: RunFolder, job: BatchJob, facts: SlurmFacts) -> None:
         self._plan = plan
@@ -60,10 +56,6 @@ class SlurmAgents:
         self._parent = str(plan.compute.get("scratch") or "")
         self._left_behind: set[str] = set()
         """Hosts whose agents were lost."""
-
-    def listen(self) -> socket.socket:
-        # By which address the others come is not known; a secret lets them in.
-        return socket.create_server(("0.0.0.0", 0), backlog=1024)  # noqa: S104
 
     def start(self, port: int, secret: str) -> AgentProcesses:
         self._end_srun()
@@ -84,8 +76,6 @@ class SlurmAgents:
             host_variable="SLURMD_NODENAME",
             ended_by=STEPD,
         )
-        import json
-
         self._folder.write(self._folder.agents, json.dumps(address._asdict()))
         self._argv = self._command(token)
         self._join_until = time.monotonic() + self.join_timeout_s
@@ -168,16 +158,6 @@ class SlurmAgents:
         known = os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "")
         return list(dict.fromkeys(filter(None, [*addresses, known, "127.0.0.1"])))
 
-    def reap(self, node: int) -> str:
-        """Return that the agent has ended; no agent is a child of this process."""
-        return "ended"
-
-    def end(self, node: int) -> None:
-        """Do nothing: the agent ends by itself when this process goes; Slurm ends it with the job at the latest."""
-
-    def hold(self, node: int, *, wanted: bool) -> None:
-        """Do nothing: such a drill is refused."""
-
     def find_failed(self) -> dict[int, str]:
         found = {}
         with contextlib.suppress(OSError):
@@ -204,9 +184,6 @@ class SlurmAgents:
             return "closed its connection"
         error = self._find_error(node)
         return f"did not start: {error}" if error else "did not start"
-
-    def find_cut_off(self) -> dict[int, str]:
-        return {}
 
     def _find_error(self, node: int) -> str:
         """Return the last line about an error, or the last line at all, that the agent or srun printed."""

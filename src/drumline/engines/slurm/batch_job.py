@@ -6,20 +6,18 @@ import contextlib
 import os
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import EngineError
 from drumline.engines import network as networks
-from drumline.engines.base import TIME_LIMIT, NextAttempt, SignalMeaning
+from drumline.engines.base import TIME_LIMIT, Allocation, NextAttempt, NodeFacts, Preemption, SignalMeaning
 from drumline.engines.slurm import jobs, options
 from drumline.engines.slurm.client import SilentError, Slurm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
-    from typing import Literal
 
     from drumline.contract.events import EndKind
-    from drumline.contract.messages import Hello
     from drumline.contract.plan import Plan
     from drumline.engines.base import Network
 
@@ -156,7 +154,7 @@ def _node_list() -> str:
 # The allocation of a batch job: there from the beginning, and again after a requeue.
 
 
-class SlurmAllocation:
+class SlurmAllocation(Allocation):
     """Slurm's nodes for one job. Others come with a requeue, which starts the supervisor again."""
 
     needs_progress = True
@@ -165,9 +163,8 @@ class SlurmAllocation:
         self._plan = plan
         self._job = job
         self._preemption = preemption
-        self.lost_node_kind: Literal["node", "node preemption"] = (
-            "node preemption" if options.may_requeue(plan) else "node"
-        )
+        if options.may_requeue(plan):
+            self.lost_node_kind = "node preemption"
 
     def wait(self, on_wait: Callable[[str], None], canceled: Callable[[], bool], wake: int) -> bool:
         """Return at once: the nodes are there, or this process would not be."""
@@ -206,9 +203,6 @@ class SlurmAllocation:
                 time.sleep(0.05)
         return NextAttempt("new supervisor")
 
-    def release(self) -> None:
-        """Do nothing: Slurm takes the nodes back when the batch step ends."""
-
 
 # Signals from Slurm, explained by asking it about the job.
 
@@ -228,7 +222,7 @@ STEPD = "slurmstepd"
 """The name of the process of Slurm that signals agents."""
 
 
-class SlurmPreemption:
+class SlurmPreemption(Preemption):
     """The preemptions by Slurm. After one of the whole job nothing of it is started again beside this process."""
 
     def __init__(self, plan: Plan, job: BatchJob, facts: SlurmFacts) -> None:
@@ -288,8 +282,13 @@ class SlurmPreemption:
             verb = "preempted" if was_preempted(job) else "stopped"
             return _stop(f"Slurm, which starts it again{how}", grace_s, lost, verb)
         if was_preempted(job):
-            notice_s = self._find_notice_s(job, grace_s)
-            return SignalMeaning("preemption", "Slurm, for a job with a higher priority", notice_s)
+            # The notice is the partition's GraceTime, which may be 0, and KillWait.
+            grace_time_s = parse_seconds(
+                self._job.partition_setting(job.get("Partition", ""), "GraceTime"), 0
+            )
+            if grace_time_s:
+                grace_s = min(self._plan.grace_s, max(1.0, grace_time_s + grace_s - 1))
+            return SignalMeaning("preemption", "Slurm, for a job with a higher priority", grace_s)
         if state == "RUNNING" and node is not None and STEPD not in by:
             return SignalMeaning("node preemption", by)
         if down:
@@ -311,13 +310,6 @@ class SlurmPreemption:
         is_ending = job.get("JobState") in ("COMPLETING", "CANCELLED")
         is_other = was_preempted(job) or job.get("Reason") == "TimeLimit"
         return self._is_unanswered and is_ending and not is_other and not self._job.find_down_nodes()
-
-    def _find_notice_s(self, job: dict[str, str], grace_s: float) -> float:
-        """Return the notice of a preemption: the partition's GraceTime, which may be 0, and KillWait."""
-        notice_s = parse_seconds(self._job.partition_setting(job.get("Partition", ""), "GraceTime"), 0)
-        if notice_s:
-            return min(self._plan.grace_s, max(1.0, notice_s + grace_s - 1))
-        return grace_s
 
 
 def _stop(by: str, grace_s: float, lost: tuple[int, ...] = (), verb: str = "stopped") -> SignalMeaning:
@@ -347,28 +339,16 @@ def find_memory(variables: Mapping[str, str], cores: int) -> int:
     return 0
 
 
-class SlurmFacts:
-    """The hello of each agent of this attempt."""
-
-    interface = ""
-    clocks_differ = True
-    are_separate = True
+class SlurmFacts(NodeFacts):
+    """Slurm has bound the GPUs for each agent."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+        super().__init__(plan)
         self.memory_bytes = find_memory(os.environ, max(1, options.cores_of(plan)))
-        self._hellos: dict[int, Hello] = {}
 
     def forget(self) -> None:
         """Forget the agents of the attempt before."""
         self._hellos.clear()
-
-    def add(self, node: int, hello: Hello) -> None:
-        self._hellos[node] = hello
-
-    def gpus(self, node: int) -> str:
-        """Return the GPUs as Slurm has bound them for the agent."""
-        return self._hellos[node].gpus
 
     def host(self, node: int) -> str:
         """Return the host name of a node whose agent has joined; else empty."""
@@ -377,9 +357,6 @@ class SlurmFacts:
     def find_nodes(self, hosts: Container[str]) -> tuple[int, ...]:
         """Return the nodes on these hosts."""
         return tuple(node for node, hello in self._hellos.items() if hello.host in hosts)
-
-    def identify(self, pid: int) -> dict[str, Any] | None:
-        return None
 
     def choose_network(self) -> Network | None:
         hellos = [self._hellos[task.node] for task in self._plan.nodes]

@@ -133,7 +133,8 @@ class Slurm:
             if len(fields) != 6 or not fields[1].isupper():
                 raise SilentError(f"squeue answered {_short(line)!r}, which is no line of a queue")
             number, state, reason, start, partition, folder = fields
-            found[number] = InQueue(number, state, reason, _time(start), partition, folder)
+            start = "" if start in ("N/A", "Unknown", "(null)") else start
+            found[number] = InQueue(number, state, reason, start, partition, folder)
         return found
 
     def position(self, number: str, partition: str) -> tuple[int, int] | None:
@@ -144,7 +145,7 @@ class Slurm:
             "squeue", "--noheader", "--states=PENDING", f"--partition={partition}", "--format=%Q|%i"
         )
         order = sorted(
-            (-int(priority), _first_number(job), job)
+            (-int(priority), int(re.split(r"\D", job, maxsplit=1)[0] or 0), job)
             for priority, _, job in (line.strip().partition("|") for line in said.splitlines())
             if priority.isdecimal()
         )
@@ -278,15 +279,6 @@ def fields_of(line: str) -> dict[str, str]:
     if reason:
         found["Reason"] = reason.group(1).strip()
     return found
-
-
-def _first_number(job: str) -> int:
-    digits = re.match(r"\d+", job)
-    return int(digits.group()) if digits else 0
-
-
-def _time(text: str) -> str:
-    return "" if text in ("N/A", "Unknown", "(null)") else text
 
 
 def _last_words(text: str) -> str:

@@ -13,11 +13,13 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract import secrets as job_secrets
 from drumline.contract.errors import EngineError, NotFoundError
 from drumline.contract.plan import NodeShape, Plan
 from drumline.engines.base import Nodes
-from drumline.engines.slurm import agents, options
-from drumline.engines.slurm.agents import SlurmAgents
+from drumline.engines.local import machine
+from drumline.engines.slurm import options
+from drumline.engines.slurm.agents import SlurmAgents, make_srun_environment
 from drumline.engines.slurm.batch_job import BatchJob, SlurmAllocation, SlurmFacts, SlurmPreemption
 from drumline.engines.slurm.client import (
     PATIENCE_S,
@@ -58,9 +60,7 @@ class SlurmEngine:
         """
         Return the MPI of this machine: the nodes have programs at the same places, or the site has no shared software.
         """
-        from drumline.engines.local.machine import mpi_on
-
-        return mpi_on(search_path)
+        return machine.mpi_on(search_path)
 
     def render(self, plan: Plan, folder: RunFolder) -> str:
         return options.render(plan, folder)
@@ -132,7 +132,28 @@ class SlurmEngine:
     def run_beside(
         self, folder: RunFolder, outcome: Outcome, label: str, rank: RankOutcome, words: Sequence[str]
     ) -> int:
-        return run_beside(folder, number_of(folder), outcome, label, rank, words)
+        """Run it as a step of the job that overlaps the agents'."""
+        plan, number = Plan.read(folder.plan), number_of(folder)
+        host, agent = outcome.hosts.get(rank.node), outcome.agents.get(rank.node)
+        if not number or not host or agent is None:
+            raise NotFoundError(f"the node of rank {label} is not known")
+        where = [folder.path, label, str(rank.pid), str(agent)]
+        program = [options.interpreter_of(plan), "-P", "-m", "drumline.node", "enter", *where, *words]
+        environment = make_srun_environment()
+        if plan.compute.get("slurm_conf"):
+            environment["SLURM_CONF"] = str(plan.compute["slurm_conf"])
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return subprocess.run(  # noqa: S603 - Slurm's own command, no shell
+                [*_make_step(plan, number, host), *program],
+                check=False,
+                env=environment,
+                restore_signals=True,
+            ).returncode
+        except OSError as error:
+            raise EngineError(f"srun could not be started: {error.strerror or error}") from error
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def view_job(self, folder: RunFolder, *, may_withdraw: bool = False) -> JobView:
         """Look the job up in the queue, else in the controller's memory, else in the accounting. Never raises."""
@@ -179,16 +200,17 @@ class SlurmEngine:
     def describe(self, compute: Mapping[str, Any]) -> dict[str, Any]:
         """Return what Slurm says of the compute now. Raises EngineError."""
         slurm = open_slurm(compute)
-        name = str(compute.get("partition") or "") or _default_partition(slurm)
-        told: dict[str, Any] = {"version": slurm.version(), "partition": name or None}
-        found = slurm.partition(name) if name else None
-        if found:
-            told |= {
-                "state": found.get("State"),
-                "time_limit": found.get("MaxTime"),
-                "nodes": dict(sorted(Counter(node["state"] for node in self.list_nodes(compute)).items())),
-            }
-        return told
+        name = str(compute.get("partition") or "")
+        if not name:
+            defaults = (one for one in slurm.partitions() if one.get("Default") == "YES")
+            name = next(defaults, {}).get("PartitionName", "")
+        facts = {"version": slurm.version(), "partition": name or None}
+        partition = slurm.partition(name) if name else None
+        if not partition:
+            return facts
+        states = Counter(node["state"] for node in self.list_nodes(compute))
+        limits = {"state": partition.get("State"), "time_limit": partition.get("MaxTime")}
+        return {**facts, **limits, "nodes": dict(sorted(states.items()))}
 
     def list_nodes(self, compute: Mapping[str, Any]) -> list[dict[str, Any]]:
         """List the nodes of the compute's partitions. Raises EngineError."""
@@ -205,19 +227,11 @@ def _split_secrets(folder: RunFolder, text: str) -> dict[str, str]:
     """Write one half of the job's secrets to its run folder; return the variable of the batch job with the other."""
     if not text:
         return {}
-    from drumline.contract import secrets
-
-    pad, masked = secrets.split(text)
+    pad, masked = job_secrets.split(text)
     # Of an earlier submission, which may have arrived although Slurm did not say so.
-    before = folder.read_word(folder.secrets, secrets.MOST_PAD_CHARACTERS)
-    folder.write(folder.secrets, secrets.add_pad(before, pad))
-    return {secrets.VARIABLE: masked}
-
-
-def _default_partition(slurm: Slurm) -> str:
-    return next(
-        (one.get("PartitionName", "") for one in slurm.partitions() if one.get("Default") == "YES"), ""
-    )
+    before = folder.read_word(folder.secrets, job_secrets.MOST_PAD_CHARACTERS)
+    folder.write(folder.secrets, job_secrets.add_pad(before, pad))
+    return {job_secrets.VARIABLE: masked}
 
 
 def _node(fields: Mapping[str, str]) -> dict[str, Any]:
@@ -239,36 +253,6 @@ def _number(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() else None
 
 
-ENGINE = SlurmEngine()
-
-
-# A command beside a rank on one of Slurm's nodes: a step of the job that overlaps the agents'.
-
-
-def run_beside(
-    folder: RunFolder, number: str, outcome: Outcome, label: str, rank: RankOutcome, words: Sequence[str]
-) -> int:
-    """Do as ``Engine.run_beside``. ``number``: Slurm's, of the job."""
-    plan = Plan.read(folder.plan)
-    host, agent = outcome.hosts.get(rank.node), outcome.agents.get(rank.node)
-    if not number or not host or agent is None:
-        raise NotFoundError(f"the node of rank {label} is not known")
-    where = [folder.path, label, str(rank.pid), str(agent)]
-    program = [options.interpreter_of(plan), "-P", "-m", "drumline.node", "enter", *where, *words]
-    environment = agents.make_srun_environment()
-    if plan.compute.get("slurm_conf"):
-        environment["SLURM_CONF"] = str(plan.compute["slurm_conf"])
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        return subprocess.run(  # noqa: S603 - Slurm's own command, no shell
-            [*_make_step(plan, number, host), *program], check=False, env=environment, restore_signals=True
-        ).returncode
-    except OSError as error:
-        raise EngineError(f"srun could not be started: {error.strerror or error}") from error
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _make_step(plan: Plan, number: str, host: str) -> list[str]:
     return [
         shutil.which("srun") or "srun",
@@ -286,3 +270,6 @@ def _make_step(plan: Plan, number: str, host: str) -> list[str]:
         "--job-name=exec",
         *(["--pty"] if os.isatty(0) and os.isatty(1) else []),
     ]
+
+
+ENGINE = SlurmEngine()

@@ -170,42 +170,30 @@ class SlurmJobs:
 
     def _look_back(self, slurm: Slurm, number: str, folder: RunFolder, may_withdraw: bool) -> JobView:
         """Return the state of a job that neither waits nor runs."""
-        known = slurm.job(number) if number else None
-        accounted = None
-        if known is not None and not may_be_of(known.get("WorkDir", ""), folder):
-            return JobView(
-                "unknown", f"job {number} of the Slurm that answers here is another: is it another cluster's?"
-            )
-        if known is not None:
-            state = known["JobState"]
-            if phase(state) != ENDED:
-                # It came to the queue since that was last asked for.
-                return self._look_at(_in_queue(number, known), folder, slurm, may_withdraw)
-            never_ran = not known.get("BatchHost") and not os.path.exists(folder.supervisor)
-            since = _FORGOTTEN_S if never_ran else time.time() - _seconds(known.get("EndTime", ""))
+        job = slurm.job(number) if number else None
+        if job is None:
+            ended = slurm.read_accounting(number) if number else None
+            since_s = time.time() - os.stat(folder.events).st_mtime
+            if ended is None or phase(ended[0]) != ENDED:
+                # The accounting may never have heard of its end.
+                return _judge_unknown(number, folder, since_s)
+            state, exit_code = ended
+        elif not may_be_of(job.get("WorkDir", ""), folder):
+            what = f"job {number} of the Slurm that answers here is another: is it another cluster's?"
+            return JobView("unknown", what)
+        elif phase(job["JobState"]) != ENDED:
+            # It came to the queue since that was last asked for.
+            return self._look_at(_in_queue(number, job), folder, slurm, may_withdraw)
         else:
-            accounted = slurm.read_accounting(number) if number else None
-            if accounted is not None and phase(accounted[0]) != ENDED:
-                accounted = None  # Its end was never told to the accounting.
-            since = time.time() - os.stat(folder.events).st_mtime
-            if accounted is None:
-                if since < (_FORGOTTEN_S if number else _ON_ITS_WAY_S):
-                    return JobView("unknown", "it is on its way to Slurm")
-                if is_answering(folder):
-                    return JobView("runs", "Slurm no longer knows it, and its supervisor still runs")
-                what = f"job {number}" if number else "a job of this run folder"
-                reason = f"Slurm no longer knows {what}, and its supervisor has not told of its end"
-                return JobView("gone", reason, status.FAILED, 1)
-            state = accounted[0]
-        if since < (_SETTLED_ON_NETWORK_S if is_network(folder.path) else _SETTLED_S):
+            state, exit_code = job["JobState"], job.get("ExitCode", "")
+            never_ran = not job.get("BatchHost") and not os.path.exists(folder.supervisor)
+            since_s = _FORGOTTEN_S if never_ran else time.time() - _seconds(job.get("EndTime", ""))
+        if since_s < (_SETTLED_ON_NETWORK_S if is_network(folder.path) else _SETTLED_S):
             return JobView("runs", "")
-        by = _by(state, slurm, number) if state.startswith("CANCELLED") else ""
-        is_canceled = state.startswith("CANCELLED")
-        exit_code = known.get("ExitCode", "") if known is not None else accounted[1] if accounted else ""
-        reason = f"{why_ended(state, exit_code)}{by}"
-        return JobView(
-            "gone", reason, status.CANCELED if is_canceled else status.FAILED, 130 if is_canceled else 1
-        )
+        reason = why_ended(state, exit_code)
+        if state.startswith("CANCELLED"):
+            return JobView("gone", reason + _by(state, slurm, number), status.CANCELED, 130)
+        return JobView("gone", reason, status.FAILED, 1)
 
     def _queue(self, slurm: Slurm, compute: Mapping[str, Any]) -> dict[str, InQueue]:
         """Return this user's jobs; Slurm is asked once in a while for all of them. Raises RefusedError, SilentError."""
@@ -257,6 +245,17 @@ class SlurmJobs:
             except (OSError, ValueError, KeyError, TypeError):
                 return {}
         return self._computes[folder.path]
+
+
+def _judge_unknown(number: str, folder: RunFolder, since_s: float) -> JobView:
+    """Return the state of a job that Slurm does not know, so long after its last event."""
+    if since_s < (_FORGOTTEN_S if number else _ON_ITS_WAY_S):
+        return JobView("unknown", "it is on its way to Slurm")
+    if is_answering(folder):
+        return JobView("runs", "Slurm no longer knows it, and its supervisor still runs")
+    what = f"job {number}" if number else "a job of this run folder"
+    reason = f"Slurm no longer knows {what}, and its supervisor has not told of its end"
+    return JobView("gone", reason, status.FAILED, 1)
 
 
 def _in_queue(number: str, known: Mapping[str, str]) -> InQueue:

@@ -64,7 +64,13 @@ def make_options(plan: Plan, log: str) -> dict[str, str | None]:
     _put(options, "partition", kind.get("partition") or compute.get("partition"))
     _put(options, "account", compute.get("account"))
     _put(options, "qos", compute.get("qos"))
-    options.update(_priority(plan))
+    priority = plan.asked.priority
+    own_options = (compute.get("priorities") or {}).get(priority)
+    if own_options is not None:
+        options |= {name: str(value) for name, value in own_options.items()}
+    elif priority == "low":
+        # It waits behind others; only an operator's QOS or partition puts a job before them.
+        options["nice"] = str(LOW_NICE)
     if _is_spot(plan):
         _put(options, "partition", compute.get("spot_partition"))
         _put(options, "qos", compute.get("spot_qos"))
@@ -118,19 +124,6 @@ def instance_type_of(compute: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def _instance_type(plan: Plan) -> dict[str, Any]:
     return instance_type_of(plan.compute, plan.asked.instance_type)
-
-
-def _priority(plan: Plan) -> dict[str, str]:
-    """
-    Return the options of the job's priority.
-
-    low waits behind others; only an operator's QOS or partition puts a job before them.
-    """
-    priority = plan.asked.priority
-    given = (plan.compute.get("priorities") or {}).get(priority)
-    if given is not None:
-        return {name: str(value) for name, value in given.items()}
-    return {"nice": str(LOW_NICE)} if priority == "low" else {}
 
 
 def _time_limit(plan: Plan) -> str | None:

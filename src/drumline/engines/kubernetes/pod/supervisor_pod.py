@@ -9,14 +9,23 @@ import select
 import socket
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract import channel, messages, secrets
-from drumline.contract.channel import SILENCE_S
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import write_whole
 from drumline.contract.words import format_seconds
-from drumline.engines.base import AgentProcesses, Network, NextAttempt, Nodes, SignalMeaning
+from drumline.engines.base import (
+    AgentProcesses,
+    AgentStarter,
+    Allocation,
+    Network,
+    NextAttempt,
+    NodeFacts,
+    Nodes,
+    Preemption,
+    SignalMeaning,
+)
 from drumline.engines.kubernetes import bundle, objects
 from drumline.engines.kubernetes.pod.first_process import FirstProcess
 from drumline.engines.network import LOOPBACK
@@ -27,7 +36,6 @@ if TYPE_CHECKING:
 
     from drumline.contract.events import EndKind
     from drumline.contract.folder import RunFolder
-    from drumline.contract.messages import Hello
     from drumline.contract.plan import Plan
 
 
@@ -182,10 +190,8 @@ def make_nodes(plan: Plan) -> Nodes:
     return Nodes(PodAllocation(plan, members, preemption), PodAgents(plan, members), facts, preemption)
 
 
-class PodAllocation:
+class PodAllocation(Allocation):
     """The pods that have come. All of them, or in the end none."""
-
-    needs_progress = False
 
     def __init__(self, plan: Plan, members: Members, preemption: PodPreemption) -> None:
         self._plan = plan
@@ -193,8 +199,8 @@ class PodAllocation:
         self._preemption = preemption
         self._patience_s = objects.patience_s(plan.compute)
         self._waits_again = False
-        may_restart = plan.max_restarts > 0 or plan.asked.job_tier == "spot"
-        self.lost_node_kind: Literal["node", "node preemption"] = "node preemption" if may_restart else "node"
+        if plan.max_restarts > 0 or plan.asked.job_tier == "spot":
+            self.lost_node_kind = "node preemption"
 
     def wait(self, on_wait: Callable[[str], None], canceled: Callable[[], bool], wake: int) -> bool:
         told, since = "", None
@@ -239,21 +245,13 @@ class PodAllocation:
         self._waits_again = False
 
 
-class PodAgents:
-    """The agents in the pods."""
-
-    join_timeout_s = 300.0
-    silence_s = SILENCE_S
-    warm_pool: str | None = ""
+class PodAgents(AgentStarter):
+    """The agents in the pods. Each pod starts its own, and has its own folders, which go with it."""
 
     def __init__(self, plan: Plan, members: Members) -> None:
         self._plan = plan
         self._members = members
         self._attempt = -1
-
-    def listen(self) -> socket.socket:
-        # By which address the pods come is not known; a secret lets them in.
-        return socket.create_server(("0.0.0.0", 0), backlog=1024)  # noqa: S104
 
     def start(self, port: int, secret: str) -> AgentProcesses:
         self._attempt += 1
@@ -271,20 +269,6 @@ class PodAgents:
         self._members.assign({task.node: {**part, "node": task.node} for task in self._plan.nodes})
         return AgentProcesses({})
 
-    def reap(self, node: int) -> str:
-        """Return that the agent has ended; no agent is a child of this process."""
-        return "ended"
-
-    def end(self, node: int) -> None:
-        """Do nothing: the agent ends by itself when this process goes."""
-
-    def start_again(self) -> int | None:
-        """Do nothing: each pod starts its agent."""
-        return None
-
-    def hold(self, node: int, *, wanted: bool) -> None:
-        """Do nothing: such a drill is refused."""
-
     def find_failed(self) -> dict[int, str]:
         self._members.wait(0.0)
         return self._members.find_failed()
@@ -296,51 +280,27 @@ class PodAgents:
         self._members.wait(0.0)
         return "closed its connection" if self._members.is_there(node) else "was lost with its pod"
 
-    def find_cut_off(self) -> dict[int, str]:
-        return {}
 
-    def clear(self) -> None:
-        """Do nothing: each pod has its own folders, which go with it."""
-
-
-class PodFacts:
-    """Facts of the pods, as the agents in them tell."""
-
-    interface = ""
-    clocks_differ = True
-    are_separate = True
-    memory_bytes = 0
-    """Not told: Kubernetes starts no pod on a node without the memory that it asks for."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._hellos: dict[int, Hello] = {}
-
-    def add(self, node: int, hello: Hello) -> None:
-        self._hellos[node] = hello
-
-    def gpus(self, node: int) -> str:
-        """Return the GPUs of the pod: its device plugin shows it no others."""
-        return self._hellos[node].gpus
-
-    def identify(self, pid: int) -> dict[str, Any] | None:
-        return None
+class PodFacts(NodeFacts):
+    """
+    Facts of the pods. An agent sees all GPUs of its pod: the device plugin shows it no others. Memory is not told:
+    Kubernetes starts no pod on a node without the memory that it asks for.
+    """
 
     def choose_network(self) -> Network | None:
         """Choose the network of the pods, by which each of them has reached the supervisor's."""
         hellos = [self._hellos[task.node] for task in self._plan.nodes]
         if len(hellos) == 1:
             return LOOPBACK
-        names = tuple(_name_interface(hello) for hello in hellos)
+        names = tuple(
+            next((str(one["name"]) for one in hello.interfaces if one["address"] == hello.address), "eth0")
+            for hello in hellos
+        )
         facts = tuple({"ib_devices": "", "ucx_devices": name} for name in names)
         return Network(names, tuple(hello.address for hello in hellos), "the network of the pods", facts)
 
 
-def _name_interface(hello: Hello) -> str:
-    return next((str(one["name"]) for one in hello.interfaces if one["address"] == hello.address), "eth0")
-
-
-class PodPreemption:
+class PodPreemption(Preemption):
     """SIGTERM to a pod says that its node is taken away. The supervisor's pod has no successor."""
 
     is_ending = False
@@ -350,9 +310,6 @@ class PodPreemption:
             self.is_ending = True
             return SignalMeaning("preemption", "Kubernetes, which ends the pod of its supervisor")
         return SignalMeaning("node preemption", "Kubernetes, which ends its pod")
-
-    def has_signaled_ranks(self) -> bool:
-        return False
 
 
 def main(folder: RunFolder) -> int:

@@ -13,263 +13,115 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drumline import __version__ as VERSION  # noqa: N812 - azureml's name
-    from drumline.compat.hyperdrive import (
-        BanditPolicy,
-        BayesianParameterSampling,
-        GridParameterSampling,
-        HyperDriveConfig,
-        MedianStoppingPolicy,
-        NoTerminationPolicy,
-        PrimaryMetricGoal,
-        RandomParameterSampling,
-        TruncationSelectionPolicy,
-        choice,
-        lognormal,
-        loguniform,
-        normal,
-        qlognormal,
-        qloguniform,
-        qnormal,
-        quniform,
-        randint,
-        uniform,
-    )
-    from drumline.compat.pipeline_steps import (
-        CommandStep,
-        EstimatorStep,
-        MpiStep,
-        PipelineData,
-        PipelineParameter,
-        PythonScriptStep,
-        StepSequence,
-    )
-    from drumline.compat.run_configuration.configuration import Data, DataLocation, DataPath, RunConfiguration
-    from drumline.compat.run_configuration.environment import (
-        DEFAULT_CPU_IMAGE,
-        DEFAULT_GPU_IMAGE,
-        CondaDependencies,
-        DockerConfiguration,
-        DockerSection,
-        Environment,
-        MpiConfiguration,
-        ParallelTaskConfiguration,
-        PythonSection,
-        PyTorchConfiguration,
-        TensorflowConfiguration,
-    )
-    from drumline.compat.script_run_config import (
-        Chainer,
-        Estimator,
-        Gloo,
-        Mpi,
-        Nccl,
-        ParameterServer,
-        PyTorch,
-        ScriptRunConfig,
-        SKLearn,
-        TensorFlow,
-    )
-    from drumline.contract.errors import DrumlineError as AzureMLException
-    from drumline.contract.errors import JobFailedError as ActivityFailedException
-    from drumline.contract.errors import SpecError as UserErrorException
-    from drumline.sdk.v1.assets.dataset import (
-        DataReference,
-        Dataset,
-        DatasetConsumptionConfig,
-        FileDataset,
-        OutputFileDatasetConfig,
-    )
-    from drumline.sdk.v1.assets.datastore import Datastore
-    from drumline.sdk.v1.assets.model import Model
-    from drumline.sdk.v1.compute import AmlCompute, ComputeTarget, ComputeTargetException
-    from drumline.sdk.v1.experiment import Experiment
-    from drumline.sdk.v1.no_effect import (
-        AzureCliAuthentication,
-        InteractiveLoginAuthentication,
-        MsiAuthentication,
-        RunDetails,
-        ServicePrincipalAuthentication,
-        set_diagnostics_collection,
-    )
-    from drumline.sdk.v1.pipeline import Pipeline, PipelineRun
-    from drumline.sdk.v1.runs.run import HyperDriveRun, Run
-    from drumline.sdk.v1.workspace import Workspace
+    from drumline import __version__ as VERSION  # noqa: F401, N812 - azureml's name
+    from drumline.compat.hyperdrive import *  # noqa: F403
+    from drumline.compat.pipeline_steps import *  # noqa: F403
+    from drumline.compat.run_configuration.configuration import *  # noqa: F403
+    from drumline.compat.run_configuration.environment import *  # noqa: F403
+    from drumline.compat.script_run_config import *  # noqa: F403
+    from drumline.contract.errors import DrumlineError as AzureMLException  # noqa: F401
+    from drumline.contract.errors import JobFailedError as ActivityFailedException  # noqa: F401
+    from drumline.contract.errors import SpecError as UserErrorException  # noqa: F401
+    from drumline.sdk.v1.assets.dataset import *  # noqa: F403
+    from drumline.sdk.v1.assets.datastore import *  # noqa: F403
+    from drumline.sdk.v1.assets.model import *  # noqa: F403
+    from drumline.sdk.v1.compute import *  # noqa: F403
+    from drumline.sdk.v1.experiment import *  # noqa: F403
+    from drumline.sdk.v1.no_effect import *  # noqa: F403
+    from drumline.sdk.v1.pipeline import *  # noqa: F403
+    from drumline.sdk.v1.runs.run import *  # noqa: F403
+    from drumline.sdk.v1.workspace import *  # noqa: F403
 
-_NO_EFFECT = "drumline.sdk.v1.no_effect"
-_CONFIGURATION = "drumline.compat.run_configuration.configuration"
-_SECTIONS = "drumline.compat.run_configuration.environment"
-_COMPUTE = "drumline.sdk.v1.compute"
-_DATA = "drumline.sdk.v1.assets.dataset"
-_ENVIRONMENT = "drumline.compat.run_configuration.environment"
-_ERRORS = "drumline.contract.errors"
-_PIPELINE = "drumline.sdk.v1.pipeline"
-_STEPS = "drumline.compat.pipeline_steps"
-_STEP_DATA = "drumline.compat.pipeline_steps"
-_ESTIMATOR = "drumline.compat.script_run_config"
-_RUN_DATA = "drumline.compat.run_configuration.configuration"
-_HYPERDRIVE = "drumline.compat.hyperdrive"
 _MODULES = {
-    "ActivityFailedException": (_ERRORS, "JobFailedError"),
-    "AmlCompute": (_COMPUTE, ""),
-    "AzureCliAuthentication": (_NO_EFFECT, ""),
-    "AzureMLException": (_ERRORS, "DrumlineError"),
-    "BanditPolicy": (_HYPERDRIVE, ""),
-    "BayesianParameterSampling": (_HYPERDRIVE, ""),
-    "Chainer": (_ESTIMATOR, ""),
-    "CommandStep": (_STEPS, ""),
-    "ComputeTarget": (_COMPUTE, ""),
-    "ComputeTargetException": (_COMPUTE, ""),
-    "CondaDependencies": ("drumline.compat.run_configuration.environment", ""),
-    "DEFAULT_CPU_IMAGE": (_ENVIRONMENT, ""),
-    "DEFAULT_GPU_IMAGE": (_ENVIRONMENT, ""),
-    "Data": (_RUN_DATA, ""),
-    "DataLocation": (_RUN_DATA, ""),
-    "DataPath": (_RUN_DATA, ""),
-    "DataReference": (_DATA, ""),
-    "Dataset": (_DATA, ""),
-    "DatasetConsumptionConfig": (_DATA, ""),
-    "Datastore": ("drumline.sdk.v1.assets.datastore", ""),
-    "DockerConfiguration": (_SECTIONS, ""),
-    "DockerSection": (_ENVIRONMENT, ""),
-    "Environment": (_ENVIRONMENT, ""),
-    "Estimator": (_ESTIMATOR, ""),
-    "EstimatorStep": (_STEPS, ""),
-    "Experiment": ("drumline.sdk.v1.experiment", ""),
-    "FileDataset": (_DATA, ""),
-    "Gloo": (_ESTIMATOR, ""),
-    "GridParameterSampling": (_HYPERDRIVE, ""),
-    "HyperDriveConfig": (_HYPERDRIVE, ""),
-    "HyperDriveRun": ("drumline.sdk.v1.runs.run", ""),
-    "InteractiveLoginAuthentication": (_NO_EFFECT, ""),
-    "MedianStoppingPolicy": (_HYPERDRIVE, ""),
-    "Model": ("drumline.sdk.v1.assets.model", ""),
-    "Mpi": (_ESTIMATOR, ""),
-    "MpiConfiguration": (_SECTIONS, ""),
-    "MpiStep": (_STEPS, ""),
-    "MsiAuthentication": (_NO_EFFECT, ""),
-    "Nccl": (_ESTIMATOR, ""),
-    "NoTerminationPolicy": (_HYPERDRIVE, ""),
-    "OutputFileDatasetConfig": (_DATA, ""),
-    "ParallelTaskConfiguration": (_SECTIONS, ""),
-    "ParameterServer": (_ESTIMATOR, ""),
-    "Pipeline": (_PIPELINE, ""),
-    "PipelineData": (_STEP_DATA, ""),
-    "PipelineParameter": (_STEP_DATA, ""),
-    "PipelineRun": (_PIPELINE, ""),
-    "PrimaryMetricGoal": (_HYPERDRIVE, ""),
-    "PyTorch": (_ESTIMATOR, ""),
-    "PyTorchConfiguration": (_SECTIONS, ""),
-    "PythonScriptStep": (_STEPS, ""),
-    "PythonSection": (_ENVIRONMENT, ""),
-    "RandomParameterSampling": (_HYPERDRIVE, ""),
-    "Run": ("drumline.sdk.v1.runs.run", ""),
-    "RunConfiguration": (_CONFIGURATION, ""),
-    "RunDetails": ("drumline.sdk.v1.no_effect", ""),
-    "SKLearn": (_ESTIMATOR, ""),
-    "ScriptRunConfig": ("drumline.compat.script_run_config", ""),
-    "ServicePrincipalAuthentication": (_NO_EFFECT, ""),
-    "StepSequence": (_STEPS, ""),
-    "TensorFlow": (_ESTIMATOR, ""),
-    "TensorflowConfiguration": (_SECTIONS, ""),
-    "TruncationSelectionPolicy": (_HYPERDRIVE, ""),
-    "UserErrorException": (_ERRORS, "SpecError"),
-    "VERSION": ("drumline", "__version__"),
-    "Workspace": ("drumline.sdk.v1.workspace", ""),
-    "_OfflineRun": ("drumline.sdk.v1.context", "OfflineRun"),
-    "choice": (_HYPERDRIVE, ""),
-    "lognormal": (_HYPERDRIVE, ""),
-    "loguniform": (_HYPERDRIVE, ""),
-    "normal": (_HYPERDRIVE, ""),
-    "qlognormal": (_HYPERDRIVE, ""),
-    "qloguniform": (_HYPERDRIVE, ""),
-    "qnormal": (_HYPERDRIVE, ""),
-    "quniform": (_HYPERDRIVE, ""),
-    "randint": (_HYPERDRIVE, ""),
-    "set_diagnostics_collection": (_NO_EFFECT, ""),
-    "uniform": (_HYPERDRIVE, ""),
+    "VERSION": "drumline",
+    "BanditPolicy": "drumline.compat.hyperdrive",
+    "BayesianParameterSampling": "drumline.compat.hyperdrive",
+    "GridParameterSampling": "drumline.compat.hyperdrive",
+    "HyperDriveConfig": "drumline.compat.hyperdrive",
+    "MedianStoppingPolicy": "drumline.compat.hyperdrive",
+    "NoTerminationPolicy": "drumline.compat.hyperdrive",
+    "PrimaryMetricGoal": "drumline.compat.hyperdrive",
+    "RandomParameterSampling": "drumline.compat.hyperdrive",
+    "TruncationSelectionPolicy": "drumline.compat.hyperdrive",
+    "choice": "drumline.compat.hyperdrive",
+    "lognormal": "drumline.compat.hyperdrive",
+    "loguniform": "drumline.compat.hyperdrive",
+    "normal": "drumline.compat.hyperdrive",
+    "qlognormal": "drumline.compat.hyperdrive",
+    "qloguniform": "drumline.compat.hyperdrive",
+    "qnormal": "drumline.compat.hyperdrive",
+    "quniform": "drumline.compat.hyperdrive",
+    "randint": "drumline.compat.hyperdrive",
+    "uniform": "drumline.compat.hyperdrive",
+    "CommandStep": "drumline.compat.pipeline_steps",
+    "EstimatorStep": "drumline.compat.pipeline_steps",
+    "MpiStep": "drumline.compat.pipeline_steps",
+    "PipelineData": "drumline.compat.pipeline_steps",
+    "PipelineParameter": "drumline.compat.pipeline_steps",
+    "PythonScriptStep": "drumline.compat.pipeline_steps",
+    "StepSequence": "drumline.compat.pipeline_steps",
+    "Data": "drumline.compat.run_configuration.configuration",
+    "DataLocation": "drumline.compat.run_configuration.configuration",
+    "DataPath": "drumline.compat.run_configuration.configuration",
+    "RunConfiguration": "drumline.compat.run_configuration.configuration",
+    "CondaDependencies": "drumline.compat.run_configuration.environment",
+    "DEFAULT_CPU_IMAGE": "drumline.compat.run_configuration.environment",
+    "DEFAULT_GPU_IMAGE": "drumline.compat.run_configuration.environment",
+    "DockerConfiguration": "drumline.compat.run_configuration.environment",
+    "DockerSection": "drumline.compat.run_configuration.environment",
+    "Environment": "drumline.compat.run_configuration.environment",
+    "MpiConfiguration": "drumline.compat.run_configuration.environment",
+    "ParallelTaskConfiguration": "drumline.compat.run_configuration.environment",
+    "PyTorchConfiguration": "drumline.compat.run_configuration.environment",
+    "PythonSection": "drumline.compat.run_configuration.environment",
+    "TensorflowConfiguration": "drumline.compat.run_configuration.environment",
+    "Chainer": "drumline.compat.script_run_config",
+    "Estimator": "drumline.compat.script_run_config",
+    "Gloo": "drumline.compat.script_run_config",
+    "Mpi": "drumline.compat.script_run_config",
+    "Nccl": "drumline.compat.script_run_config",
+    "ParameterServer": "drumline.compat.script_run_config",
+    "PyTorch": "drumline.compat.script_run_config",
+    "SKLearn": "drumline.compat.script_run_config",
+    "ScriptRunConfig": "drumline.compat.script_run_config",
+    "TensorFlow": "drumline.compat.script_run_config",
+    "ActivityFailedException": "drumline.contract.errors",
+    "AzureMLException": "drumline.contract.errors",
+    "UserErrorException": "drumline.contract.errors",
+    "DataReference": "drumline.sdk.v1.assets.dataset",
+    "Dataset": "drumline.sdk.v1.assets.dataset",
+    "DatasetConsumptionConfig": "drumline.sdk.v1.assets.dataset",
+    "FileDataset": "drumline.sdk.v1.assets.dataset",
+    "OutputFileDatasetConfig": "drumline.sdk.v1.assets.dataset",
+    "Datastore": "drumline.sdk.v1.assets.datastore",
+    "Model": "drumline.sdk.v1.assets.model",
+    "AmlCompute": "drumline.sdk.v1.compute",
+    "ComputeTarget": "drumline.sdk.v1.compute",
+    "ComputeTargetException": "drumline.sdk.v1.compute",
+    "_OfflineRun": "drumline.sdk.v1.context",
+    "Experiment": "drumline.sdk.v1.experiment",
+    "AzureCliAuthentication": "drumline.sdk.v1.no_effect",
+    "InteractiveLoginAuthentication": "drumline.sdk.v1.no_effect",
+    "MsiAuthentication": "drumline.sdk.v1.no_effect",
+    "RunDetails": "drumline.sdk.v1.no_effect",
+    "ServicePrincipalAuthentication": "drumline.sdk.v1.no_effect",
+    "set_diagnostics_collection": "drumline.sdk.v1.no_effect",
+    "Pipeline": "drumline.sdk.v1.pipeline",
+    "PipelineRun": "drumline.sdk.v1.pipeline",
+    "HyperDriveRun": "drumline.sdk.v1.runs.run",
+    "Run": "drumline.sdk.v1.runs.run",
+    "Workspace": "drumline.sdk.v1.workspace",
 }
-"""Where each name is, and what it is called there where that differs."""
+_OTHER_NAMES = {
+    "ActivityFailedException": "JobFailedError",
+    "AzureMLException": "DrumlineError",
+    "UserErrorException": "SpecError",
+    "VERSION": "__version__",
+    "_OfflineRun": "OfflineRun",
+}
+"""What a name is called in its module, where that differs."""
 
-__all__ = [
-    "DEFAULT_CPU_IMAGE",
-    "DEFAULT_GPU_IMAGE",
-    "VERSION",
-    "ActivityFailedException",
-    "AmlCompute",
-    "AzureCliAuthentication",
-    "AzureMLException",
-    "BanditPolicy",
-    "BayesianParameterSampling",
-    "Chainer",
-    "CommandStep",
-    "ComputeTarget",
-    "ComputeTargetException",
-    "CondaDependencies",
-    "Data",
-    "DataLocation",
-    "DataPath",
-    "DataReference",
-    "Dataset",
-    "DatasetConsumptionConfig",
-    "Datastore",
-    "DockerConfiguration",
-    "DockerSection",
-    "Environment",
-    "Estimator",
-    "EstimatorStep",
-    "Experiment",
-    "FileDataset",
-    "Gloo",
-    "GridParameterSampling",
-    "HyperDriveConfig",
-    "HyperDriveRun",
-    "InteractiveLoginAuthentication",
-    "MedianStoppingPolicy",
-    "Model",
-    "Mpi",
-    "MpiConfiguration",
-    "MpiStep",
-    "MsiAuthentication",
-    "Nccl",
-    "NoTerminationPolicy",
-    "OutputFileDatasetConfig",
-    "ParallelTaskConfiguration",
-    "ParameterServer",
-    "Pipeline",
-    "PipelineData",
-    "PipelineParameter",
-    "PipelineRun",
-    "PrimaryMetricGoal",
-    "PyTorch",
-    "PyTorchConfiguration",
-    "PythonScriptStep",
-    "PythonSection",
-    "RandomParameterSampling",
-    "Run",
-    "RunConfiguration",
-    "RunDetails",
-    "SKLearn",
-    "ScriptRunConfig",
-    "ServicePrincipalAuthentication",
-    "StepSequence",
-    "TensorFlow",
-    "TensorflowConfiguration",
-    "TruncationSelectionPolicy",
-    "UserErrorException",
-    "Workspace",
-    "choice",
-    "lognormal",
-    "loguniform",
-    "normal",
-    "qlognormal",
-    "qloguniform",
-    "qnormal",
-    "quniform",
-    "randint",
-    "set_diagnostics_collection",
-    "uniform",
-]
+__all__ = sorted(_MODULES)  # noqa: PLE0605 - computed from the one table above
 _PARTS = frozenset(
     [
         "core",
@@ -293,10 +145,9 @@ def __getattr__(name: str) -> object:
         return import_module(__name__)
     if name not in _MODULES:
         raise AttributeError(f"module 'drumline.v1' has no attribute {name!r}")
-    module, other = _MODULES[name]
-    found = getattr(import_module(module), other or name)
-    globals()[name] = found
-    return found
+    entity = getattr(import_module(_MODULES[name]), _OTHER_NAMES.get(name, name))
+    globals()[name] = entity
+    return entity
 
 
 def __dir__() -> list[str]:

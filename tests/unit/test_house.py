@@ -32,7 +32,6 @@ LATE_IMPORTS = {
         "a verb loads its own modules, help and completion none; a cell of a notebook, the environment of its kernel",
         "cli contract control engines linux spec supervisor",
     ),
-    "compat": ("the translator of an older SDK is loaded by users of that SDK", "spec"),
     "contract": ("errors of a state directory that most processes never meet", "contract"),
     "control": (
         "a verb loads no other verb's modules, no database and no remote service",

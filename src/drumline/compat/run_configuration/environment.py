@@ -7,16 +7,21 @@ Source: https://learn.microsoft.com/python/api/azureml-core/azureml.core.environ
 from __future__ import annotations
 
 import os
+import re
+from copy import deepcopy
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Entity
+from drumline.spec.kinds.fields import Declared, OrEmpty, field
+from drumline.spec.kinds.values import Anything
+from drumline.spec.parts.environment import Environment as Today
+from drumline.spec.reading.files import read_yaml
+from drumline.spec.reading.source import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
-
-    from drumline.spec.parts.environment import Environment as Today
 
 
 # v1's list of packages.
@@ -81,11 +86,11 @@ class CondaDependencies:
         self._pip().insert(0, pip_option)
 
     def set_python_version(self, version: str) -> None:
-        rest = [one for one in self._dependencies() if not str(one).startswith("python=")]
-        self._dependencies()[:] = [f"python={version}", *rest]
+        others = [package for package in self._dependencies() if not str(package).startswith("python=")]
+        self._dependencies()[:] = [f"python={version}", *others]
 
     def remove_pip_package(self, pip_package: str) -> None:
-        self._pip()[:] = [one for one in self._pip() if one != pip_package]
+        self._pip()[:] = [package for package in self._pip() if package != pip_package]
 
     @property
     def conda_packages(self) -> list[str]:
@@ -108,7 +113,7 @@ class CondaDependencies:
         kept: list[Any] = []
         for one in self._dependencies():
             if isinstance(one, dict) and "pip" in one:
-                lines = [line for line in one["pip"] or () if not _is_azures(line)]
+                lines = [line for line in one["pip"] or () if not re.match(r"azureml-defaults\b", str(line))]
                 kept += [{"pip": lines}] if lines else []
             elif one != f"python={_PYTHON}" or self.content.get("name") != _NAME:
                 kept.append(one)
@@ -145,17 +150,8 @@ class CondaDependencies:
         return added
 
 
-def _is_azures(line: object) -> bool:
-    import re
-
-    return bool(re.match(r"azureml-defaults\b", str(line)))
-
-
 def read_conda(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return what a conda file holds. Raises SpecError if it is missing or not a conda file."""
-    from drumline.spec.reading.files import read_yaml
-    from drumline.spec.reading.source import plain
-
     values: dict[str, Any] = plain(read_yaml(os.fspath(path), os.fspath(path)))
     return values
 
@@ -273,13 +269,13 @@ class Environment:
         """
         Return one that was registered, or Azure's own by its name. Raises NotFoundError for neither.
         """
-        found: Environment = workspace._environment(name, version)
-        return found
+        environment: Environment = workspace._environment(name, version)
+        return environment
 
     @staticmethod
     def list(workspace: Any) -> dict[str, Environment]:
-        found: dict[str, Environment] = workspace.environments
-        return found
+        environments: dict[str, Environment] = workspace.environments
+        return environments
 
     def register(self, workspace: Any) -> Environment:
         """Keep it in the workspace under its name, as a new version."""
@@ -291,8 +287,6 @@ class Environment:
         return Built()
 
     def clone(self, new_name: str) -> Environment:
-        from copy import deepcopy
-
         copied = deepcopy(self)
         copied.name, copied.version, copied.reference = new_name, None, ""
         return copied
@@ -346,8 +340,6 @@ def _requirements(path: str | os.PathLike[str]) -> list[str]:
 
 def to_environment(given: Environment) -> tuple[Today | str | None, list[str]]:
     """Return today's environment, None for one that says nothing, and the warnings."""
-    from drumline.spec.parts.environment import Environment as Today
-
     if given.reference:
         return given.reference, []
     warnings: list[str] = []
@@ -385,18 +377,14 @@ def _interpreter(path: str, warnings: list[str]) -> str:
 # The sections of v1's run configuration.
 
 
-class MpiConfiguration(Entity):
+class MpiConfiguration(Declared):
     """
     A distribution by MPI. ``process_count_per_node`` is what its name says; there are ``node_count`` times as many in
     all.
     """
 
-    _fields = ("process_count_per_node", "node_count")
-    _whole = _fields
-
-    def __init__(self, process_count_per_node: int = 1, node_count: int = 1) -> None:
-        self.process_count_per_node = process_count_per_node
-        self.node_count = node_count
+    process_count_per_node: int = field(Anything(), default=1, kw_only=False)
+    node_count: int = field(Anything(), default=1, kw_only=False)
 
 
 class PyTorchConfiguration(Entity):
@@ -406,7 +394,6 @@ class PyTorchConfiguration(Entity):
     """
 
     _fields = ("communication_backend", "process_count", "node_count")
-    _whole = ("process_count", "node_count")
 
     def __init__(
         self, communication_backend: str = "Nccl", process_count: int | None = None, node_count: int = 1
@@ -421,49 +408,28 @@ class PyTorchConfiguration(Entity):
         self.node_count = node_count
 
 
-class TensorflowConfiguration(Entity):
+class TensorflowConfiguration(Declared):
     """A worker a node; parameter servers share the workers' nodes."""
 
-    _fields = ("worker_count", "parameter_server_count")
-    _whole = _fields
-
-    def __init__(self, worker_count: int = 1, parameter_server_count: int = 1) -> None:
-        self.worker_count = worker_count
-        self.parameter_server_count = parameter_server_count
+    worker_count: int = field(Anything(), default=1, kw_only=False)
+    parameter_server_count: int = field(Anything(), default=1, kw_only=False)
 
 
-class ParallelTaskConfiguration(Entity):
+class ParallelTaskConfiguration(Declared):
     """Refused when it is submitted."""
 
-    _fields = ("max_retries_per_worker", "worker_count_per_node", "terminal_exit_codes")
-
-    def __init__(
-        self,
-        max_retries_per_worker: int = 0,
-        worker_count_per_node: int = 1,
-        terminal_exit_codes: Any = None,
-    ) -> None:
-        self.max_retries_per_worker = max_retries_per_worker
-        self.worker_count_per_node = worker_count_per_node
-        self.terminal_exit_codes = terminal_exit_codes
+    max_retries_per_worker: int = field(Anything(), default=0, kw_only=False)
+    worker_count_per_node: int = field(Anything(), default=1, kw_only=False)
+    terminal_exit_codes: Any = field(Anything(), default=None, kw_only=False)
 
 
-class DockerConfiguration(Entity):
+class DockerConfiguration(Declared):
     """There is no container: ``shm_size`` and ``arguments`` are answered with a warning."""
 
-    _fields = ("use_docker", "shared_volumes", "arguments", "shm_size")
-
-    def __init__(
-        self,
-        use_docker: bool = False,
-        shared_volumes: bool = True,
-        arguments: list[str] | None = None,
-        shm_size: str | None = None,
-    ) -> None:
-        self.use_docker = use_docker
-        self.shared_volumes = shared_volumes
-        self.arguments = list(arguments or [])
-        self.shm_size = shm_size
+    use_docker: bool = field(Anything(), default=False, kw_only=False)
+    shared_volumes: bool = field(Anything(), default=True, kw_only=False)
+    arguments: OrEmpty[list[str]] = field(Anything(), factory=list, kw_only=False)
+    shm_size: str | None = field(Anything(), default=None, kw_only=False)
 
 
 class Section:

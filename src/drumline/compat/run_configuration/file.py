@@ -26,6 +26,7 @@ from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 _TEXT, _WHOLE, _FLAG = Text(nullable=True), Integer(nullable=True), Flag(nullable=True)
@@ -85,6 +86,11 @@ _FIELDS: dict[str, Any] = {
 }
 _FIELDS["pyTorch"] = _FIELDS["pytorch"]
 _TABLE = Record("the run configuration", _FIELDS, unknown="drop")
+_PLAIN_FIELDS = (
+    "target", "framework", "communicator", "node_count", "max_run_duration_seconds", "environment_variables",
+)  # fmt: skip
+"""Fields of a run configuration that are values of the file as they are."""
+
 _SAYS_NOTHING = frozenset(
     ("history", "spark", "hdi", "telemetryValues", "amlcompute", "amlCompute", "containerInstance", "dataReferences",
      "data", "datacaches", "outputData", "sourceDirectoryDataStore", "sourceDirectory", "tags", "properties",
@@ -117,23 +123,16 @@ def load_into(config: Any, path: str | os.PathLike[str], name: str | None) -> No
 
 
 def _fill(config: Any, values: dict[str, Any]) -> None:
-    for key, attribute in (
-        ("target", "target"),
-        ("framework", "framework"),
-        ("communicator", "communicator"),
-        ("nodeCount", "node_count"),
-        ("maxRunDurationSeconds", "max_run_duration_seconds"),
-        ("environmentVariables", "environment_variables"),
-    ):
-        if values.get(key) is not None:
-            setattr(config, attribute, values[key])
+    for key, value in _convert_keys(values).items():
+        if key in _PLAIN_FIELDS:
+            setattr(config, key, value)
     config.mpi = MpiConfiguration(**_convert_keys(values.get("mpi")))
     config.tensorflow = TensorflowConfiguration(**_convert_keys(values.get("tensorflow")))
     config.pytorch = PyTorchConfiguration(**_convert_keys(values.get("pytorch") or values.get("pyTorch")))
     docker = _convert_keys(values.get("docker"))
-    if docker:
-        known = ("use_docker", "shared_volumes", "arguments", "shm_size")
-        config.docker = DockerConfiguration(**{key: docker[key] for key in known if key in docker})
+    config.docker = DockerConfiguration(
+        **{key: docker[key] for key in DockerConfiguration._fields & docker.keys()}
+    )
 
 
 def _environment(config: Any, values: dict[str, Any], folder: str) -> None:
@@ -155,15 +154,19 @@ def _environment(config: Any, values: dict[str, Any], folder: str) -> None:
 
 
 def _convert_keys(values: dict[str, Any] | None) -> dict[str, Any]:
-    return {_snake(key): value for key, value in (values or {}).items() if value is not None}
+    """Return what is set under Python's names of its keys."""
+    return {
+        re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).lower(): value
+        for key, value in (values or {}).items()
+        if value is not None
+    }
 
 
-def _snake(key: str) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).lower()
-
-
-def _camel(key: str) -> str:
-    return re.sub(r"_([a-z])", lambda found: found[1].upper(), key)
+def _camel_keys(source: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return attributes under the keys of the file."""
+    return {
+        re.sub(r"_([a-z])", lambda after: after[1].upper(), name): getattr(source, name) for name in names
+    }
 
 
 def _unknown(root: Mapping) -> list[str]:
@@ -207,39 +210,28 @@ def save(config: Any, path: str | os.PathLike[str] | None, name: str | None) -> 
 def _values(config: Any) -> dict[str, Any]:
     environment = config.environment
     packages = environment.python.conda_dependencies
-    target = config.target if isinstance(config.target, str) else getattr(config.target, "name", "local")
-    return {
+    values = {
         "script": config.script,
         "command": config.command,
         "arguments": [value if isinstance(value, (int, float)) else str(value) for value in config.arguments],
-        "target": target,
-        "framework": config.framework,
-        "communicator": config.communicator,
-        "nodeCount": config.node_count,
-        "maxRunDurationSeconds": config.max_run_duration_seconds,
+        **_camel_keys(config, _PLAIN_FIELDS),
         "environment": {
             "name": environment.name or None,
-            "version": environment.version,
-            "environmentVariables": dict(environment.environment_variables),
+            **_camel_keys(environment, ("version", "environment_variables")),
             "python": {
-                "userManagedDependencies": environment.python.user_managed_dependencies,
-                "interpreterPath": environment.python.interpreter_path,
+                **_camel_keys(environment.python, ("user_managed_dependencies", "interpreter_path")),
                 "condaDependencies": packages.content if packages else None,
             },
-            "docker": {
-                "baseImage": environment.docker.base_image,
-                "baseDockerfile": environment.docker.base_dockerfile,
-                "shmSize": environment.docker.shm_size,
-                "arguments": list(environment.docker.arguments),
-            },
+            "docker": _camel_keys(
+                environment.docker, ("base_image", "base_dockerfile", "shm_size", "arguments")
+            ),
         },
-        "environmentVariables": dict(config.environment_variables),
-        "mpi": _camels(config.mpi),
-        "tensorflow": _camels(config.tensorflow),
-        "pytorch": _camels(config.pytorch),
-        "docker": _camels(config.docker) if config.docker else None,
+        **{
+            name: section and _camel_keys(section, section._fields)
+            for name in ("mpi", "tensorflow", "pytorch", "docker")
+            for section in (getattr(config, name),)
+        },
     }
-
-
-def _camels(entity: Any) -> dict[str, Any]:
-    return {_camel(key): getattr(entity, key) for key in entity._fields}
+    if not isinstance(config.target, str):
+        values["target"] = getattr(config.target, "name", "local")
+    return values

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from typing import IO
 
     from drumline.spec.jobs.job import Job
-    from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.reading.source import Node
 
     Lookup = Callable[[str], "Component"]
@@ -110,6 +109,9 @@ _COMPONENT_NAME = r"^[a-z][a-z\d_]{0,254}$"
 class ComponentName(Text):
     """Source: azure-ai-ml's ComponentNameStr."""
 
+    json_types = ("string",)
+    json_pattern = _COMPONENT_NAME
+
     def take(self, node: Node, path: str, report: Report) -> Any:
         value = super().take(node, path, report)
         if isinstance(value, str) and not re.match(_COMPONENT_NAME, value):
@@ -117,9 +119,6 @@ class ComponentName(Text):
             fixed = re.sub(r"\W", "_", value, flags=re.ASCII).lower()
             report.add(what, node, path, f"did you mean {fixed!r}?" if fixed[:1].isalpha() else "")
         return value
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": "string", "pattern": _COMPONENT_NAME}
 
 
 class _Declarations(MapOf):

@@ -21,13 +21,14 @@ from drumline.spec.reading.source import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node as TreeNode
 
 
 class _DefaultCompute(Kind):
     word = "'serverless' or 'azureml:<name>'"
+    json_types = ("string",)
+    json_pattern = "^(azureml:|[Ss][Ee][Rr][Vv][Ee][Rr][Ll][Ee][Ss][Ss]$)"
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
         value = node.value if isinstance(node, Scalar) else None
@@ -36,12 +37,11 @@ class _DefaultCompute(Kind):
         self.refuse(node, path, report, _suggest_setting(value, "write `compute: {}` on the steps"))
         return None
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": "string", "pattern": "^(azureml:|[Ss][Ee][Rr][Vv][Ee][Rr][Ll][Ee][Ss][Ss]$)"}
-
 
 class _DefaultDatastore(Kind):
     word = "'azureml:<name>'"
+    json_types = ("string",)
+    json_pattern = "^azureml:"
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
         value = node.value if isinstance(node, Scalar) else None
@@ -49,9 +49,6 @@ class _DefaultDatastore(Kind):
             return value
         self.refuse(node, path, report, _suggest_setting(value, "write the name itself"))
         return None
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": "string", "pattern": "^azureml:"}
 
 
 def _is_name(value: str) -> bool:

@@ -88,6 +88,7 @@ class TimeLimit(Kind):
     """A time as ``sbatch --time`` reads it, kept as text: YAML makes a number of base 60 of ``1:30:00``."""
 
     word = "a time of Slurm: minutes, 'HH:MM:SS' or 'D-HH:MM:SS'"
+    json_types = ("string", "integer")
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         value = node.value if isinstance(node, Scalar) else None
@@ -100,9 +101,6 @@ class TimeLimit(Kind):
             return text
         self.refuse(node, path, report)
         return None
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": ["string", "integer"]}
 
 
 class Amount(Number):
@@ -117,14 +115,12 @@ class Amount(Number):
             return None
         return value
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": ["number", "string"]}
-
 
 class Quantity(Kind):
     """An amount of a resource, kept as text."""
 
     word = "a whole number above 0, or a size such as 64Gi"
+    json_types = ("string", "integer")
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         text = str(node.value) if isinstance(node, Scalar) else ""
@@ -132,9 +128,6 @@ class Quantity(Kind):
             return text
         self.refuse(node, path, report)
         return None
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": ["string", "integer"]}
 
 
 class SbatchOption(Line):

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from drumline.contract.errors import Problem
-    from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
 
@@ -60,6 +59,7 @@ class LocalPath(Kind):
     """A file or folder that exists, relative to the job file."""
 
     word = "a path"
+    json_types = ("string",)
 
     def adopt(self, value: Any) -> Any:
         return text_path(value)
@@ -82,9 +82,6 @@ class LocalPath(Kind):
         if value.startswith("file:") and exists(value[5:], report.base_path):
             return f"write {value[5:]!r}"
         return ""
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": "string"}
 
 
 class BuildPath(LocalPath):

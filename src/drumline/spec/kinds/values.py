@@ -74,6 +74,9 @@ class Kind:
     """The root; ``word`` is what the value should have been."""
 
     word = "a value"
+    json_types: tuple[str, ...] = ()
+    """Those that an editor should allow for a value that is not null. They may be more than ``take`` does, not less."""
+    json_pattern = ""
 
     def __init__(self, *, nullable: bool = False) -> None:
         self.nullable = nullable
@@ -96,8 +99,10 @@ class Kind:
         return value
 
     def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        """Return what an editor should know of a value that is not null. It may allow more than ``take``, not less."""
-        return {}
+        """Return what an editor should know of a value that is not null."""
+        types = {"type": self.json_types[0] if len(self.json_types) == 1 else list(self.json_types)}
+        pattern = {"pattern": self.json_pattern} if self.json_pattern else {}
+        return {**types, **pattern} if self.json_types else {}
 
     def refuse(self, node: Node, path: str, report: Report, hint: str = "") -> None:
         report.add(f"{path} must be {self.word}, got {quote_node(node)}", node, path, hint)
@@ -110,6 +115,7 @@ class Anything(Kind):
 
 class Text(Kind):
     word = "text"
+    json_types = ("string",)
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         if isinstance(node, Scalar) and isinstance(node.value, str):
@@ -118,9 +124,6 @@ class Text(Kind):
         hint = f'quote it: "{node.text}"' if quotable and isinstance(node, Scalar) else ""
         self.refuse(node, path, report, "" if isinstance(node, Scalar) and node.surprise else hint)
         return None
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": "string"}
 
 
 class PathText(Text):
@@ -134,6 +137,7 @@ class VersionText(Kind):
     """Text, or a number that stands for it."""
 
     word = "text or a number"
+    json_types = ("string", "number", "boolean")
 
     def adopt(self, value: Any) -> Any:
         return str(value)
@@ -143,9 +147,6 @@ class VersionText(Kind):
             return str(node.value)
         self.refuse(node, path, report)
         return None
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": ["string", "number", "boolean"]}
 
 
 class Integer(Kind):
@@ -178,6 +179,8 @@ class Integer(Kind):
 
 class Number(Kind):
     word = "a number"
+    json_types = ("number", "string")
+    json_pattern = r"^\s*[-+]?(\d[\d_]*\.?[\d_]*|\.\d+)([eE][-+]?\d+)?\s*$"
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         value = node.value if isinstance(node, Scalar) else None
@@ -192,12 +195,6 @@ class Number(Kind):
                 return number
         self.refuse(node, path, report)
         return None
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {
-            "type": ["number", "string"],
-            "pattern": r"^\s*[-+]?(\d[\d_]*\.?[\d_]*|\.\d+)([eE][-+]?\d+)?\s*$",
-        }
 
 
 class Seconds(Number):
@@ -352,6 +349,9 @@ class MapOf(Kind):
 class TextOrList(Kind):
     word = "text or a list of texts"
 
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": ["string", "array"], "items": {"type": "string"}}
+
     def take(self, node: Node, path: str, report: Report) -> Any:
         if isinstance(node, Sequence):
             return ListOf(Text()).check(node, path, report)
@@ -359,9 +359,6 @@ class TextOrList(Kind):
             return node.value
         self.refuse(node, path, report)
         return None
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": ["string", "array"], "items": {"type": "string"}}
 
 
 def refuse_wrong(

@@ -40,6 +40,7 @@ class CondaFile(Kind):
     """The path of a conda environment file, which must be readable YAML, or its content."""
 
     word = "a path or a mapping of conda dependencies"
+    json_types = ("string", "object")
 
     def adopt(self, value: Any) -> Any:
         return text_path(value)
@@ -67,12 +68,12 @@ class CondaFile(Kind):
                 report.put(problem)
         report.leave(before)
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": ["string", "object"]}
-
 
 class Interpreter(PathText):
     """A Python that the nodes have already."""
+
+    json_types = ("string",)
+    json_pattern = "^/"
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         value = super().take(node, path, report)
@@ -81,9 +82,6 @@ class Interpreter(PathText):
         hint = "such as /opt/envs/torch/bin/python"
         report.add(f"{path} must be the absolute path of a Python, got {quote_node(node)}", node, path, hint)
         return None
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": "string", "pattern": "^/"}
 
 
 class BuildContext(Declared):

@@ -123,6 +123,7 @@ class Literal(Kind):
     """A number, text or boolean; the program sees it as text."""
 
     word = "text, a number or a boolean"
+    json_types = ("string", "number", "boolean")
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         value = node.value if isinstance(node, Scalar) else None
@@ -131,9 +132,6 @@ class Literal(Kind):
             return value
         self.refuse(node, path, report)
         return None
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": ["string", "number", "boolean"]}
 
 
 def _input(types: tuple[str, ...], modes: tuple[str, ...], **more: Kind) -> Record:

@@ -300,6 +300,7 @@ class SamplingAlgorithm(Part):
 
 class _NumberOrText(Kind):
     word = "a number"
+    json_types = ("number", "string")
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         value = node.value if isinstance(node, Scalar) else None
@@ -307,9 +308,6 @@ class _NumberOrText(Kind):
             return value
         self.refuse(node, path, report)
         return None
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": ["number", "string"]}
 
 
 class RandomSamplingAlgorithm(SamplingAlgorithm):

@@ -25,6 +25,9 @@ SECRETS = ("account_key", "sas_token", "client_secret", "certificate")
 class Secret(Text):
     """No message shows it."""
 
+    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+        return {"type": "string", "not": {"const": MASK}}
+
     def take(self, node: Node, path: str, report: Report) -> Any:
         value = node.value if isinstance(node, Scalar) else None
         if not isinstance(value, str):
@@ -32,9 +35,6 @@ class Secret(Text):
         elif value == MASK:
             report.add(f"{path} is a masked secret, not the secret itself", node, path)
         return value
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"type": "string", "not": {"const": MASK}}
 
 
 _TEXT, _SECRET = Text(), Secret()

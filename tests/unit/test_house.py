@@ -47,7 +47,7 @@ LATE_IMPORTS = {
     "spec": ("a job file loads the schema of its own type", "contract spec"),
     "staging": (
         "the client of a service is loaded by the process that speaks to it",
-        "contract staging store",
+        "staging store",
     ),
     "studio": (
         "submission, comparisons, assets and the document of the interface are asked for by few",

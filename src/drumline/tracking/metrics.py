@@ -89,18 +89,14 @@ def log_value(run_dir: str, name: str, value: float, step: int = 0, timestamp_ms
 
 def read_history(run_dir: str, name: str) -> list[Point]:
     """Return all values in the order in which they were logged; none for an unknown metric. Raises UsageError."""
-    return read_history_since(run_dir, name, 0)[0]
-
-
-def read_history_since(run_dir: str, name: str, offset: int) -> tuple[list[Point], int]:
-    """Return the values behind that offset of the file, and the offset to go on from. Raises UsageError."""
     try:
-        data = _read(metric_path(run_dir, name), offset)
+        with open_plain(metric_path(run_dir, name)) as file:
+            data = file.read(MOST_BYTES)
     except OSError:
-        return [], offset
-    whole = data[: data.rfind(b"\n") + 1]
-    points = (_parse_point(line) for line in whole.decode("utf-8", "replace").split("\n")[:-1])
-    return [point for point in points if point is not None], offset + len(whole)
+        return []
+    # The last line is still being written, or empty.
+    lines = data.decode("utf-8", "replace").split("\n")[:-1]
+    return [point for point in map(_parse_point, lines) if point is not None]
 
 
 def list_names(run_dir: str) -> list[str]:
@@ -166,10 +162,3 @@ def _parse_point(line: str) -> Point | None:
         return Point(step, int(parts[0]), float(parts[1]))
     except (ValueError, IndexError):
         return None
-
-
-def _read(path: str, offset: int) -> bytes:
-    """Read a plain file and nothing else: a job can put a pipe or a link there. Raises OSError."""
-    with open_plain(path) as file:
-        file.seek(offset)
-        return file.read(max(0, MOST_BYTES - offset))

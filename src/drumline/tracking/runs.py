@@ -13,8 +13,6 @@ import json
 import os
 import threading
 import time
-from array import array
-from bisect import bisect_left
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -184,20 +182,6 @@ class _Child(NamedTuple):
     changed: float
 
 
-class _Names:
-    """Names that are only looked up, each as the 64 bits of its hash: a set of strings takes ten times as much."""
-
-    def __init__(self) -> None:
-        self._hashes = array("q")
-
-    def __contains__(self, name: str) -> bool:
-        at = bisect_left(self._hashes, hash(name))
-        return at < len(self._hashes) and self._hashes[at] == hash(name)
-
-    def add(self, name: str) -> None:
-        self._hashes.insert(bisect_left(self._hashes, hash(name)), hash(name))
-
-
 class _Experiment:
     """The runs of an experiment that have a parent. For several threads."""
 
@@ -209,7 +193,7 @@ class _Experiment:
     def _forget(self) -> None:
         self._changed = 0
         self._is_settled = False
-        self._settled = _Names()
+        self._settled: set[str] = set()
         self._others: dict[str, float] = {}
         """When the folders of runs changed of which no parent is known, such as those of before the jobs asked for."""
         self._children: dict[str, list[_Child]] = {}

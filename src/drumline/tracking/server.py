@@ -39,6 +39,9 @@ _CREDENTIALS = (
     "MLFLOW_TRACKING_SERVER_CERT_PATH",
     "MLFLOW_TRACKING_CLIENT_CERT_PATH",
 )
+_CREDENTIALS_HINT = (
+    "MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, say who you are"
+)
 
 
 class ServerError(DrumlineError):
@@ -140,7 +143,8 @@ class Server:
         except HTTPError as error:
             with error:
                 why = self._without_secrets(_read_message(error))
-            raise ServerError(f"{self._base} refuses {endpoint}: {why}", _hint_of(error.code)) from None
+            what = f"{self._base} refuses {endpoint}: {why}"
+            raise ServerError(what, _CREDENTIALS_HINT if error.code in (401, 403) else "") from None
         except (OSError, HTTPException, ValueError, RecursionError) as error:
             why = self._without_secrets(str(getattr(error, "reason", None) or error))
             raise ServerError(f"{self._base} does not answer as an MLflow server: {why}") from None
@@ -251,14 +255,6 @@ def _read_message(error: Any) -> str:
         location = error.headers.get("Location") if error.headers else None
         words = f"HTTP {error.code}" + (f", and leads to {location}" if location else "")
     return " ".join(words.split())[:300]
-
-
-def _hint_of(code: int) -> str:
-    if code in (401, 403):
-        return (
-            "MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, say who you are"
-        )
-    return ""
 
 
 def _parse_points(listed: Any) -> Iterator[tuple[str, Point]]:

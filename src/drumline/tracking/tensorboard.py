@@ -267,7 +267,6 @@ _PACKED = {5: "<f", 6: "<d"}
 _SIZES = {_FIXED64: 8, _FIXED32: 4}
 _ALL = (1 << 64) - 1
 _LONGEST_SHIFT = 63
-_LENGTH = 8
 
 
 def parse_scalars(record: bytes, run: str, kinds: dict[str, bool]) -> Iterator[tuple[str, Point]]:
@@ -278,10 +277,10 @@ def parse_scalars(record: bytes, run: str, kinds: dict[str, bool]) -> Iterator[t
     """
     try:
         wall_time, step, summaries = _parse_event(record)
-        for value in (value for summary in summaries for value in _list_values(summary)):
-            found = _parse_value(value, run, kinds)
-            if found is not None:
-                yield found[0], Point(step, wall_time, found[1])
+        for number, _, value in (field for summary in summaries for field in _parse_fields(summary)):
+            scalar = _parse_value(value, run, kinds) if number == 1 and isinstance(value, bytes) else None
+            if scalar is not None:
+                yield scalar[0], Point(step, wall_time, scalar[1])
     except (ValueError, TypeError, IndexError, OverflowError, struct.error):
         return
 
@@ -298,10 +297,6 @@ def _parse_event(record: bytes) -> tuple[int, int, list[bytes]]:
             summaries.append(value)
     milliseconds = int(wall_time * 1000) if 0 <= wall_time * 1000 < _MOST_MS else 0
     return milliseconds, step, summaries
-
-
-def _list_values(summary: bytes) -> Iterator[bytes]:
-    return (value for number, _, value in _parse_fields(summary) if number == 1 and isinstance(value, bytes))
 
 
 def _parse_value(data: bytes, run: str, kinds: dict[str, bool]) -> tuple[str, float] | None:
@@ -437,16 +432,7 @@ def _bfloat16(bits: int) -> float:
 
 
 def masked_crc(data: bytes) -> int:
-    """Return the checksum in front of and behind a record. Lengths are few, and come again and again."""
-    return _masked_crc(data) if len(data) == _LENGTH else _crc(data)
-
-
-@lru_cache(maxsize=4096)
-def _masked_crc(data: bytes) -> int:
-    return _crc(data)
-
-
-def _crc(data: bytes) -> int:
+    """Return the checksum in front of and behind a record."""
     crc, table = 0xFFFFFFFF, _table()
     for byte in data:
         crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)

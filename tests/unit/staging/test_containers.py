@@ -52,7 +52,7 @@ def test_a_docker_without_its_daemon_is_none(programs):
     assert containers.find_engine({}) == ""
     assert containers.explain_no_engine({}) == "docker is here, but its daemon does not answer"
     wanted = {"image": "img:1", "context": "", "dockerfile": "", "conda": None}
-    assert containers.plan_image_build(wanted, compute={}, root="/home/ann", name="", interpreter="") is None
+    assert containers.plan_image_build(wanted, compute={}, root="/home/ann", name="") is None
 
 
 def test_nothing_there_is_said(programs):
@@ -65,8 +65,7 @@ def built(programs):
 
     def build(**wanted):
         known = {"image": "", "context": "", "dockerfile": "", "conda": None, **wanted}
-        made = containers.plan_image_build(known, compute={}, root="/home/ann", name="env:1", interpreter="")
-        return made.build
+        return containers.plan_image_build(known, compute={}, root="/home/ann", name="env:1")
 
     return build
 
@@ -161,14 +160,11 @@ def test_indexes_go_along_unless_they_are_files_of_this_machine(tmp_path):
 def test_apptainer_has_its_image_in_a_file(programs):
     programs("apptainer")
     known = {"image": "ubuntu:22.04", "context": "", "dockerfile": "", "conda": None}
-    build = containers.plan_image_build(known, compute={}, root="/home/ann", name="", interpreter="").build
+    build = containers.plan_image_build(known, compute={}, root="/home/ann", name="")
     assert build.recipe == {"image": f"{build.prefix}/image.sif", "source": "ubuntu:22.04"}
     assert containers.explain_no_engine({}) == "apptainer alone makes no images"
     for more in ({"conda": CONDA}, {"context": "/c"}):
-        assert (
-            containers.plan_image_build({**known, **more}, compute={}, root="/", name="", interpreter="")
-            is None
-        )
+        assert containers.plan_image_build({**known, **more}, compute={}, root="/", name="") is None
 
 
 def test_a_failed_step_is_told_in_its_own_words(tmp_path, programs, monkeypatch):

@@ -213,9 +213,8 @@ def _plan_image(given: Environment, machine: TargetMachine, conda: _Conda | None
         compute=machine.compute,
         root=machine.root,
         name=_name(given),
-        interpreter=machine.interpreter,
     )
-    return None if made is None else EnvironmentPlan(made.build, tuple(made.warnings))
+    return None if made is None else EnvironmentPlan(made)
 
 
 def _whole(conda: _Conda) -> dict[str, Any]:

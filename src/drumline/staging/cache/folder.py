@@ -44,6 +44,7 @@ STAMP_NS = 946_684_800 * 10**9
 """The modification time of all content: the first second of 2000."""
 
 _MOST_BYTES = 256 << 20
+_FOLDERS = ("content", "index", "sources", "trees", "chunks", "partial", "locks", "leases")
 
 
 class SourceFile(NamedTuple):
@@ -112,17 +113,8 @@ class Cache:
         """Create the folders. Raises NodeError."""
         try:
             private_folder(self.path)
-            for folder in (
-                self.content,
-                self.index,
-                self.sources,
-                self.trees,
-                self.chunks,
-                self.partial,
-                self.locks,
-                self.leases,
-            ):
-                private_folder(folder)
+            for name in _FOLDERS:
+                private_folder(os.path.join(self.path, name))
         except OSError as error:
             raise NodeError(
                 f"could not make the cache in {self.path}: {error.strerror}",
@@ -176,11 +168,11 @@ class Cache:
 
     def find_digest(self, name: str, found: Object) -> str:
         """Return the digest of an object that is there and whole; empty if none is, or it has no version."""
-        entry = self._read_entry(name, found) if found.version and found.size >= 0 else None
-        if entry is None:
+        if not found.version or found.size < 0:
             return ""
+        digest = str((read_json(self._entry_path(name, found)) or {}).get("digest", ""))
         with self.in_use():
-            return entry if self.use(entry, found.size) else ""
+            return digest if is_digest(digest) and self.use(digest, found.size) else ""
 
     def note_digest(self, name: str, uri: str, found: Object, digest: str) -> None:
         """Note which content an object has. ``uri``: without secrets."""
@@ -194,10 +186,6 @@ class Cache:
     def _entry_path(self, name: str, found: Object) -> str:
         key = key_of(name, found.version, found.size)
         return os.path.join(self.index, key[:2], key)
-
-    def _read_entry(self, name: str, found: Object) -> str | None:
-        digest = str((read_json(self._entry_path(name, found)) or {}).get("digest", ""))
-        return digest if is_digest(digest) else None
 
     # sources
 
@@ -274,12 +262,8 @@ def read_json(path: str) -> dict[str, Any] | None:
     """Return the JSON object in a file; None if it is missing or damaged."""
     try:
         # A job of this user can put a pipe there, for which nobody is to wait.
-        with open(path, "rb", opener=_without_waiting) as file:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             data = json.loads(file.read(_MOST_BYTES) or b"")
     except (OSError, ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -60,7 +60,11 @@ def read_limit(cache: Cache) -> tuple[int, str]:
     kept = (read_json(cache.settings) or {}).get("limit")
     if isinstance(kept, int) and kept >= 0:
         return kept, "settings"
-    return _default_limit(cache.path), "default"
+    path = cache.path
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    disk = os.statvfs(path)
+    return disk.f_blocks * disk.f_frsize // _SHARE, "default"
 
 
 def set_limit(cache: Cache, size: int | None) -> None:
@@ -89,7 +93,7 @@ def list_contents(cache: Cache) -> Iterator[CachedContent]:
 
 def partial_size(cache: Cache) -> int:
     """Return the bytes on the disk of unfinished downloads."""
-    return sum(_blocks(os.path.join(cache.partial, name)) for name in list_names(cache.partial))
+    return sum(measure_blocks(os.path.join(cache.partial, name)) for name in list_names(cache.partial))
 
 
 def prune(
@@ -110,7 +114,8 @@ def prune(
         sources = list(cache.list_sources())
         # Of what was used together, few large ones rather than many small ones.
         known = sorted(_with_use(cache, sources), key=lambda one: (one.used, -one.size))
-        kept = _find_kept(sources, held)
+        leased = {tree for one in held for tree in one.trees}
+        kept = {item.digest for source in sources if source.tree in leased for item in source.items}
         since = min((one.since for one in held if one.since is not None), default=None)
         left = sum(one.size for one in known)
         gone = []
@@ -122,7 +127,7 @@ def prune(
         digests = {one.digest for one in gone}
         broken = [one for one in sources if any(item.digest in digests for item in one.items)]
         if not dry_run:
-            _remove(cache, gone, broken, {tree for one in held for tree in one.trees})
+            _remove(cache, gone, broken, leased)
             _forget_partial(
                 cache, time.time() - _INTERRUPTED_AGE_S if cut_off_since is None else cut_off_since
             )
@@ -150,24 +155,12 @@ def find_users(source: CachedSource, held: list[ActiveLease]) -> list[str]:
     return sorted(one.run for one in held if source.tree in one.trees)
 
 
-def _default_limit(path: str) -> int:
-    while not os.path.isdir(path):
-        path = os.path.dirname(path)
-    found = os.statvfs(path)
-    return found.f_blocks * found.f_frsize // _SHARE
-
-
 def _with_use(cache: Cache, sources: list[CachedSource]) -> list[CachedContent]:
     used: dict[str, float] = {}
     for source in sources:
         for item in source.items:
             used[item.digest] = max(source.used, used.get(item.digest, 0.0))
     return [one._replace(used=max(one.used, used.get(one.digest, 0.0))) for one in list_contents(cache)]
-
-
-def _find_kept(sources: list[CachedSource], held: list[ActiveLease]) -> set[str]:
-    trees = {tree for one in held for tree in one.trees}
-    return {item.digest for source in sources if source.tree in trees for item in source.items}
 
 
 def _remove(cache: Cache, gone: list[CachedContent], broken: list[CachedSource], leased: set[str]) -> None:
@@ -218,7 +211,8 @@ def _remove_partial(cache: Cache, name: str) -> None:
             lock.release()
 
 
-def _blocks(path: str) -> int:
+def measure_blocks(path: str) -> int:
+    """Return the bytes of a file on the disk; 0 where there is none."""
     try:
         return os.lstat(path).st_blocks * 512
     except FileNotFoundError:

@@ -66,7 +66,8 @@ def _make(cache: Cache, source: CachedSource, path: str) -> None:
     os.mkdir(partial, 0o700)
     try:
         fill_folder(cache, source, partial, _link)
-        _make_read_only(partial)
+        for folder, _, _ in os.walk(partial, topdown=False):
+            os.chmod(folder, 0o500)
         try:
             _move(partial, path)
         except OSError:
@@ -148,8 +149,3 @@ def _link(content: str, target: str) -> None:
         shutil.copyfile(content, target)
         os.chmod(target, 0o400)
         mark_used(target)
-
-
-def _make_read_only(root: str) -> None:
-    for folder, _, _ in os.walk(root, topdown=False):
-        os.chmod(folder, 0o500)

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import MARKER, RunFolder
+from drumline.contract.plan import Build, Plan
 from drumline.linux import kernel
+from drumline.staging.environments.builder import build_environment, note_use
 from drumline.staging.environments.folder import CONTAINERS, LOG
+from drumline.staging.environments.tool import BuildError
 
 if TYPE_CHECKING:
     from types import FrameType
-
-    from drumline.contract.plan import Build
 
 _USAGE = "usage: python -m drumline.staging.environments RUN_FOLDER | --stdin [--force]"
 
@@ -36,7 +37,8 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGTERM, _end_on_signal)
     try:
         if argv[0] == "--stdin":
-            _build_given(is_forced=len(argv) > 1)
+            wanted = Build(**json.loads(sys.stdin.read()))
+            _build(wanted, 2, "", who=f"process {os.getpid()}", is_forced=len(argv) > 1)
         else:
             _build_planned(RunFolder(os.path.abspath(argv[0])))
     except DrumlineError as error:
@@ -50,18 +52,7 @@ def main(argv: list[str]) -> int:
     return 1
 
 
-def _build_given(*, is_forced: bool) -> None:
-    from drumline.contract.plan import Build
-
-    wanted = Build(**json.loads(sys.stdin.read()))
-    _build(wanted, 2, "", who=f"process {os.getpid()}", is_forced=is_forced)
-
-
 def _build_planned(folder: RunFolder) -> None:
-    from drumline.contract.plan import Plan
-    from drumline.staging.environments.builder import note_use
-    from drumline.staging.environments.tool import BuildError
-
     wanted = Plan.read(folder.plan).build
     if wanted is None:
         return
@@ -87,8 +78,6 @@ _WITHOUT = dict.fromkeys(
 
 
 def _build(wanted: Build, log: int, shown: str, *, who: str, is_forced: bool = False) -> None:
-    from drumline.staging.environments.builder import build_environment
-
     def tell(what: str) -> None:
         _tell("building", what=what, log=shown)
 

@@ -129,7 +129,8 @@ def _hold_lock(path: str, who: str, tool: Tool) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            other = _one_line(os.pread(descriptor, 300, 0))
+            text = os.pread(descriptor, 300, 0).decode("utf-8", "replace")
+            other = " ".join("".join(char if char.isprintable() else " " for char in text).split())
             tool.say(f"waiting for {other or 'another process'}, which builds the same")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         except OSError:
@@ -139,11 +140,6 @@ def _hold_lock(path: str, who: str, tool: Tool) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _one_line(data: bytes) -> str:
-    text = data.decode("utf-8", "replace")
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())
 
 
 # the state of an environment, and the jobs that use it
@@ -165,10 +161,6 @@ def note_use(build: Build, run_folder: str) -> None:
     """Note that a job uses it, which is ready, and put its lock file into the run folder. Raises nothing."""
     with contextlib.suppress(OSError):
         os.utime(os.path.join(build.prefix, MARKER))
-    _copy_lock(build, run_folder)
-
-
-def _copy_lock(build: Build, run_folder: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         with open(os.path.join(build.prefix, LOCK_FILE), encoding="utf-8", errors="replace") as file:
             text = file.read(1 << 22)

@@ -16,6 +16,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError, UsageError
+from drumline.contract.folder import write_whole
 from drumline.contract.plan import Build
 from drumline.contract.record import NamedTuple
 from drumline.staging.environments.folder import LOCK_FILE, prefix_of
@@ -49,11 +50,6 @@ _AT_STEP = re.compile(r'building at STEP "(.{1,200})":')
 _NO_REGISTRY = "no unqualified-search registries are defined"
 _OUR_IMAGE = "drumline"
 _SIF = "image.sif"
-
-
-class ImageBuild(NamedTuple):
-    build: Build
-    warnings: tuple[str, ...] = ()
 
 
 class _EngineProbe(NamedTuple):
@@ -134,8 +130,8 @@ def _answers(program: str, words: tuple[str, ...]) -> bool:
 
 
 def plan_image_build(
-    wanted: Mapping[str, Any], *, compute: Mapping[str, Any], root: str, name: str, interpreter: str
-) -> ImageBuild | None:
+    wanted: Mapping[str, Any], *, compute: Mapping[str, Any], root: str, name: str
+) -> Build | None:
     """
     Plan the build of an image; None if nothing here can do that. Raises PlanError for what no engine could build.
 
@@ -163,7 +159,7 @@ def plan_image_build(
     elif context or conda:
         recipe |= {"base": recipe.get("image", ""), "is_made": True}
         recipe["image"] = f"localhost/{_OUR_IMAGE}:{digest[:32]}"
-    return ImageBuild(Build(kind, digest, prefix, recipe, name))
+    return Build(kind, digest, prefix, recipe, name)
 
 
 def _check_image(image: str, kind: str) -> None:
@@ -270,8 +266,7 @@ def _build(build: Build, program: str, tool: Tool, *words: str) -> None:
 def _write_registries(build: Build) -> str:
     """Write a file with docker's one registry, and return its path."""
     path = os.path.join(build.prefix, "registries.conf")
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write('unqualified-search-registries = ["docker.io"]\n')
+    write_whole(path, 'unqualified-search-registries = ["docker.io"]\n')
     return path
 
 
@@ -289,9 +284,7 @@ def _write_lock(build: Build, what: str) -> None:
     text = {
         key: value for key, value in build.recipe.items() if key in ("image", "base", "source", "context")
     }
-    path = os.path.join(build.prefix, LOCK_FILE)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(what + json.dumps(text, indent=1) + "\n")
+    write_whole(os.path.join(build.prefix, LOCK_FILE), what + json.dumps(text, indent=1) + "\n")
 
 
 def has_image(build: Build) -> bool:

@@ -11,6 +11,7 @@ import stat
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError
+from drumline.contract.folder import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -161,8 +162,7 @@ def mount_secret(folder: str, text: str) -> Iterator[list[str]]:
         yield []
         return
     path = os.path.join(folder, "pip.conf")
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
+    write_whole(path, text)
     try:
         yield ["--secret", f"id=pip,src={path}"]
     finally:
@@ -190,9 +190,7 @@ def write_conda_context(build: Build, base: str, *, has_settings: bool = False) 
         ),
     }
     for name, text in files.items():
-        path = os.path.join(folder, name)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(text)
+        write_whole(os.path.join(folder, name), text)
     return folder
 
 

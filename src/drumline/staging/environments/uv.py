@@ -74,11 +74,22 @@ def _by_uv(build: Build, tool: Tool, uv: str, folder: str) -> None:
     recipe, prefix = build.recipe, build.prefix
     variables = {"NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
     try:
-        tool.run([uv, "venv", "--python", _wanted_python(recipe), prefix], env=variables)
+        tool.run(
+            [
+                uv,
+                "venv",
+                "--python",
+                str(recipe.get("base") or recipe.get("python") or sys.executable),
+                prefix,
+            ],
+            env=variables,
+        )
     except ToolError as error:
         if not _NO_PYTHON.search(error.output):
             raise
-        raise BuildError(_explain_no_python(recipe, error.words), _PYTHON_HINT) from error
+        why = "uv could not download one" if "download" in error.words else error.words
+        what = f"there is no Python {recipe.get('python')} on this machine: {why}"
+        raise BuildError(what, _PYTHON_HINT) from error
     python = os.path.join(prefix, "bin", "python")
     lines, flags = _translate_options(recipe["requirements"])
     install = [uv, "pip", "install", "--python", python, *flags]
@@ -140,18 +151,9 @@ def _by_pip(build: Build, tool: Tool, folder: str) -> None:
     _write_lock(prefix, tool.output([*pip, "freeze", "--all"], env=variables))
 
 
-def _wanted_python(recipe: Any) -> str:
-    return str(recipe.get("base") or recipe.get("python") or sys.executable)
-
-
 _PYTHON_HINT = (
     "install that Python, name another one in the conda file, or none to use the Python that submits"
 )
-
-
-def _explain_no_python(recipe: Any, words: str) -> str:
-    why = "uv could not download one" if "download" in words else words
-    return f"there is no Python {recipe.get('python')} on this machine: {why}"
 
 
 def _python_of(recipe: Any) -> str:

@@ -9,15 +9,20 @@ https://learn.microsoft.com/cli/azure/authenticate-azure-cli-storage-account.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
+import shutil
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 from drumline.contract.record import NamedTuple
 from drumline.staging.stores.connection import request_headers
 from drumline.staging.stores.objects import Access, ObjectStore, import_obstore, make_client_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from drumline.contract.uris import Place
 
@@ -45,9 +50,13 @@ class _AzureAccess(NamedTuple):
 
 def open_store(place: Place, credentials: Mapping[str, Any] | None) -> ObjectStore:
     stores = import_obstore("azure", place)
+    way: _AzureAccess | None
     connection = _connection_string(place.account)
     endpoint = _endpoint(place, credentials or {}, connection)
-    way = _address_credential(place) or _datastore_credential(credentials or {})
+    if "sig=" in place.query:
+        way = _sas_credential(place.query, "with the signature of the address")
+    else:
+        way = _datastore_credential(credentials or {})
     if way is None and ((credentials or {}).get("endpoint") or _is_endpoint_of(connection, endpoint)):
         way = _connection_credential(connection)
     if way is None and _is_azure_endpoint(endpoint):
@@ -89,25 +98,15 @@ def _endpoint(place: Place, credentials: Mapping[str, Any], connection: Mapping[
 
 def _is_azure_endpoint(endpoint: str) -> bool:
     """Return whether a server is Azure's: no other one is shown a key or token of this machine."""
-    from urllib.parse import urlsplit
-
     parts = urlsplit(endpoint)
     return parts.scheme == "https" and (parts.hostname or "").endswith(_SUFFIXES)
 
 
 def _is_endpoint_of(connection: Mapping[str, str], endpoint: str) -> bool:
     """Return whether that server is the connection's, and not one that an address gives the same account's name."""
-    from urllib.parse import urlsplit
-
     own = connection.get("endpointsuffix", "").strip(".").lower()
     host = urlsplit(endpoint).hostname or ""
     return "blobendpoint" in connection or host.endswith((*_SUFFIXES, *([f".{own}"] if own else [])))
-
-
-def _address_credential(place: Place) -> _AzureAccess | None:
-    return (
-        _sas_credential(place.query, "with the signature of the address") if "sig=" in place.query else None
-    )
 
 
 def _datastore_credential(record: Mapping[str, Any]) -> _AzureAccess | None:
@@ -160,8 +159,6 @@ def _login_credential() -> _AzureAccess | None:
     credential = azure.identity.DefaultAzureCredential(exclude_interactive_browser_credential=True)
 
     def provide() -> dict[str, Any]:
-        from datetime import UTC, datetime
-
         token = credential.get_token(_SCOPE)
         return {"token": token.token, "expires_at": datetime.fromtimestamp(token.expires_on, UTC)}
 
@@ -173,26 +170,18 @@ def _login_credential() -> _AzureAccess | None:
     return _AzureAccess("as who is logged in to Azure here (DefaultAzureCredential)", {}, provide)
 
 
-def _silence_log() -> Any:
+@contextlib.contextmanager
+def _silence_log() -> Iterator[None]:
     """Silence azure-identity, which logs at length what it did not find."""
-    import contextlib
-    import logging
-
-    @contextlib.contextmanager
-    def silence_identity() -> Any:
-        logger = logging.getLogger("azure.identity")
-        before, logger.level = logger.level, logging.CRITICAL
-        try:
-            yield
-        finally:
-            logger.setLevel(before)
-
-    return silence_identity()
+    logger = logging.getLogger("azure.identity")
+    before, logger.level = logger.level, logging.CRITICAL
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _credential_without_library() -> _AzureAccess | None:
-    import shutil
-
     if all(os.environ.get(name) for name in ("AZURE_CLIENT_ID", "AZURE_TENANT_ID", "AZURE_CLIENT_SECRET")):
         return _AzureAccess("as AZURE_CLIENT_ID", {"credential_type": "client_secret"})
     if os.environ.get("AZURE_FEDERATED_TOKEN_FILE"):
@@ -224,9 +213,6 @@ def _headers_of(
 
 
 def _request(made: Any, container: str, key: str, way: _AzureAccess) -> tuple[str, dict[str, str]]:
-    from datetime import timedelta
-    from urllib.parse import quote
-
     url = f"{container}/{quote(key)}"
     if "account_key" in way.config:
         import obstore

@@ -9,6 +9,7 @@ Source: https://cloud.google.com/docs/authentication/application-default-credent
 from __future__ import annotations
 
 import os
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from drumline.staging.stores.connection import request_headers
@@ -76,8 +77,6 @@ def _product_name() -> str:
 
 def _headers_of(made: Any) -> Callable[[str], dict[str, str]]:
     def ask(key: str) -> dict[str, str]:
-        from datetime import timedelta
-
         import obstore
 
         return request_headers(str(obstore.sign(made, "HEAD", key, timedelta(minutes=10))), {})

@@ -13,7 +13,6 @@ from drumline.contract.hiding import hide_secrets
 from drumline.contract.record import NamedTuple
 from drumline.staging.stores import base, connection
 from drumline.staging.stores.base import Object, ObjectChangedError
-from drumline.staging.stores.connection import read_digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -183,7 +182,7 @@ class ObjectStore:
             return None
         if headers.get("etag", "").strip('"') != found.version:
             return None
-        return read_digest(headers)
+        return connection.read_digest(headers)
 
     def put(self, relative_path: str, local_file: str, on_bytes: Callable[[int], None]) -> None:
         key = self._key(relative_path)

@@ -9,6 +9,7 @@ https://docs.aws.amazon.com/sdkref/latest/guide/settings-reference.html.
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NodeError
@@ -33,7 +34,9 @@ def open_store(place: Place, credentials: Mapping[str, Any] | None) -> ObjectSto
     stores = import_obstore("s3", place)
     session = _session()
     endpoint = _endpoint(session)
-    region = _region(session) or ("us-east-1" if endpoint else region_of(place.container))
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    region = region or str(_profile(session).get("region") or "")
+    region = region or ("us-east-1" if endpoint else region_of(place.container))
     config: dict[str, Any] = {"region": region}
     if endpoint:
         config["endpoint"] = endpoint
@@ -65,11 +68,6 @@ def _endpoint(session: Any) -> str:
     return str(own.get("s3", {}).get("endpoint_url") or profile.get("endpoint_url") or "").rstrip("/")
 
 
-def _region(session: Any) -> str:
-    given = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return str(given or _profile(session).get("region") or "")
-
-
 def _profile(session: Any) -> dict[str, Any]:
     if session is None:
         return {}
@@ -92,8 +90,6 @@ def _provider(session: Any) -> tuple[str, Callable[[], dict[str, Any]] | None]:
         return "", None
 
     def provide() -> dict[str, Any]:
-        from datetime import UTC, datetime, timedelta
-
         frozen = found.get_frozen_credentials()
         return {
             "access_key_id": frozen.access_key,

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import os
 import select
+import socket
+import ssl
 import threading
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -205,7 +208,8 @@ class WebFile:
             try:
                 answer = send_request("GET", self._url, {**self._headers, **headers})
             except (OSError, http.client.HTTPException) as error:
-                if not _is_transient(error) or not tries.again():
+                is_final = isinstance(error, (ssl.SSLCertVerificationError, socket.gaierror))
+                if is_final or not tries.again():
                     raise _connection_error(self.shown, error) from error
                 continue
             if _is_good(answer, found):
@@ -213,7 +217,8 @@ class WebFile:
             answer.close()
             if found is not None and answer.status in (200, 206, 404, 410, 412, 416):
                 raise ObjectChangedError(f"{self.shown} changed, or was removed, while it was read")
-            if answer.status not in connection.TRANSIENT_STATUSES or not tries.again(_retry_after_s(answer)):
+            wished_s = max(0, _parse_number(answer.headers.get("retry-after", "")))
+            if answer.status not in connection.TRANSIENT_STATUSES or not tries.again(wished_s):
                 raise _status_error(self.shown, answer)
 
 
@@ -311,18 +316,6 @@ def _parse_number(text: str) -> int:
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else -1
 
 
-def _retry_after_s(answer: HttpAnswer) -> float:
-    """Return the seconds of Retry-After."""
-    return float(max(0, _parse_number(answer.headers.get("retry-after", ""))))
-
-
-def _is_transient(error: Exception) -> bool:
-    import socket
-    import ssl
-
-    return not isinstance(error, (ssl.SSLCertVerificationError, socket.gaierror))
-
-
 def _answer_error(what: str) -> NodeError:
     return NodeError(what, "try another tool, or report it to the server's owner")
 
@@ -337,9 +330,6 @@ def _status_error(shown: str, answer: HttpAnswer) -> NodeError:
 
 
 def _connection_error(shown: str, error: Exception, at: int = -1, size: int = -1) -> NodeError:
-    import socket
-    import ssl
-
     if isinstance(error, ssl.SSLCertVerificationError):
         return NodeError(
             f"could not read {shown}: its certificate is not trusted",
@@ -366,7 +356,5 @@ def _connection_error(shown: str, error: Exception, at: int = -1, size: int = -1
 
 def _name_proxy(url: str) -> str:
     """Return the variable with the proxy of an address: the one that is set, as urllib looks for it."""
-    import os
-
     name = url.partition(":")[0].lower() + "_proxy"
     return name if os.environ.get(name) else name.upper()

@@ -62,7 +62,7 @@ class Download:
             (one for one in wanted if not self.objects.add_cached(one)), key=lambda one: -one.size
         )
         if missing:
-            make_room(sum(max(0, one.size) - self._bytes_left_before(one) for one in missing))
+            make_room(sum(max(0, one.size) - self._measure_partial(one) for one in missing))
             chunks = sum(max(1, -(-one.size // self._chunk)) for one in missing)
             self._queue.run([self._make_step(one) for one in missing], min(THREADS, chunks))
         error = self._queue.error
@@ -75,13 +75,10 @@ class Download:
             raise error
         return [self.objects.get_file(one) for one in wanted]
 
-    def _bytes_left_before(self, found: Object) -> int:
+    def _measure_partial(self, found: Object) -> int:
         """Return how many bytes of it an earlier fetch has left."""
-        try:
-            path = os.path.join(self._cache.partial, self.objects.name_of(found))
-            return min(found.size, os.lstat(path).st_blocks * 512)
-        except FileNotFoundError:
-            return 0
+        path = os.path.join(self._cache.partial, self.objects.name_of(found))
+        return min(max(0, found.size), pruning.measure_blocks(path))
 
     def _partial_path(self, found: Object, lock: Lock, ending: str = "") -> str:
         own = "" if lock.is_sole else f".{os.urandom(4).hex()}"

@@ -96,7 +96,8 @@ class _InputFetch:
             return
         if isinstance(source, filesystem.MountedInput):
             # The process that serves it says so, when it does.
-            self._mount(source)
+            filesystem.write_record(self._folder, source)
+            link_tree(filesystem.mount_point(self._folder, source.name), self._fetch.target, source.file)
             return
         try:
             self._put_in_place(source)
@@ -185,10 +186,6 @@ class _InputFetch:
             return False
         self._obstacle = choice.find_obstacle(self._folder, self._plan, place, store, objects)
         return not self._obstacle
-
-    def _mount(self, found: filesystem.MountedInput) -> None:
-        filesystem.write_record(self._folder, found)
-        link_tree(filesystem.mount_point(self._folder, found.name), self._fetch.target, found.file)
 
     def _make_room(self, needed: int) -> None:
         warning = pruning.make_room(self._cache, needed)

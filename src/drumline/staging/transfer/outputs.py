@@ -52,6 +52,7 @@ def upload_outputs(folder: RunFolder, wanted: Iterable[Upload], opened: Open) ->
                 continue
             progress = messages.ProgressReport(upload.name)
             written = _OutputUpload(upload, notes, progress).write(files, opened)
+            unchanged = len(files) - len(written)
             messages.send(
                 "transferred",
                 name=upload.name,
@@ -61,12 +62,8 @@ def upload_outputs(folder: RunFolder, wanted: Iterable[Upload], opened: Open) ->
                 cached_bytes=0,
                 seconds=progress.seconds,
                 verified=0,
-                note=_describe_unchanged(len(files) - len(written)),
+                note=f"{unchanged} unchanged" if unchanged else "",
             )
-
-
-def _describe_unchanged(left: int) -> str:
-    return f"{left} unchanged" if left else ""
 
 
 def note_fetched_output(folder: RunFolder, name: str, source: str, kind: str) -> None:

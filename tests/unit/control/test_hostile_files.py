@@ -21,7 +21,7 @@ from drumline.control.facts.table import JobTable
 from drumline.control.jobs import lookup
 from drumline.control.logs.follow import last_lines
 from drumline.control.logs.history import History, LogChoice
-from drumline.control.logs.lines.page import read_lines
+from drumline.control.logs.line_queries import read_lines
 from drumline.control.logs.rank_log import RankLog, open_log
 from drumline.control.logs.view import explain_link
 from drumline.control.settings import tracking

@@ -17,7 +17,7 @@ from drumline.control.facts.history import read_system
 from drumline.control.facts.job import describe_job
 from drumline.control.facts.ranks import describe_ranks, describe_variables
 from drumline.control.facts.start import describe_timeline, make_trace
-from drumline.control.logs.lines.page import read_lines
+from drumline.control.logs.line_queries import read_lines
 from drumline.control.machine import node_list, queue_view
 from drumline.spec.registered.assets import Data
 from drumline.tracking.metric_file import MetricFile

@@ -8,13 +8,10 @@ from made_jobs import MadeJob
 
 from drumline.contract import events as e
 from drumline.contract.errors import UsageError
-from drumline.control.logs.lines import line_index, search
-from drumline.control.logs.lines.divergence import find_divergence
-from drumline.control.logs.lines.line_index import LineIndex
-from drumline.control.logs.lines.merged import group_looks
-from drumline.control.logs.lines.page import read_lines
-from drumline.control.logs.lines.rank_files import ALL, ChosenLogs, read_whole
-from drumline.control.logs.lines.search import Wanted, search_logs
+from drumline.control.logs import line_index, line_queries, merged
+from drumline.control.logs.line_index import LineIndex
+from drumline.control.logs.line_queries import Wanted, find_divergence, read_lines, search_logs
+from drumline.control.logs.merged import ALL, ChosenLogs, group_looks, read_whole
 
 LATER = 1e12
 """A deadline that never comes."""
@@ -219,8 +216,6 @@ def test_equal_lines_of_ranks_are_one_when_folded(drumline_home):
 
 
 def test_very_many_looks_are_put_together(drumline_home, monkeypatch):
-    from drumline.control.logs.lines import merged
-
     monkeypatch.setattr(merged, "MOST_PIECES", 10)
     job = MadeJob(nodes=1, procs=2)
     for step in range(100):
@@ -274,7 +269,7 @@ def test_a_text_is_found_on_and_back(job):
 
 
 def test_a_text_is_found_in_parts_of_few_lines(job, monkeypatch):
-    monkeypatch.setattr(search, "_LINES", 2)
+    monkeypatch.setattr(line_queries, "_LINES", 2)
     job.log(0, "".join(f"step {step}\n" for step in range(50)), at=1040.0)
     told = search_logs(job.name, Wanted("step"), limit=7)
     lines = read_lines(job.name)["lines"]
@@ -295,8 +290,8 @@ def test_a_regular_expression_is_matched(job):
 def test_an_expression_that_backtracks_is_stopped_and_does_not_hold_up_the_rest(job):
     job.log(0, "a" * 60 + "b\n", at=1050.0)
     began = time.monotonic()
-    told = search.find_lines(
-        search.rank_files.merge(search.rank_files.find_logs(job.name, ChosenLogs())),
+    told = line_queries.find_lines(
+        merged.merge(merged.find_logs(job.name, ChosenLogs())),
         Wanted("(a+)+$", is_regex=True),
         0,
         limit=100,

@@ -37,7 +37,7 @@ from drumline.control.facts.steps import (
 )
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.kept_answers import KeptAnswers, stamp_files
-from drumline.control.logs.lines.merged import group_looks, read_looks
+from drumline.control.logs.merged import group_looks, read_looks
 from drumline.control.times import utc
 
 if TYPE_CHECKING:

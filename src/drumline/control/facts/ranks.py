@@ -21,7 +21,7 @@ from drumline.control.facts.steps import may_have_steps, read_steps
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.kept_answers import KeptAnswers, stamp_files
-from drumline.control.logs.rank_log import is_log, list_earlier, open_log
+from drumline.control.logs.rank_log import list_earlier, read_end
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -267,15 +267,7 @@ def _read_last_line(path: str, shown: Attempt) -> str:
     """Return the end of a log that is not blank, as a person is shown it."""
     if not shown.is_latest:
         path = dict(list_earlier(path)).get(shown.number, "")
-    if not path or not is_log(path):
-        return ""
-    try:
-        with open(open_log(path), "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - _TAIL_BYTES))
-            lines = file.read(_TAIL_BYTES).replace(b"\r", b"\n").split(b"\n")
-    except OSError:
-        return ""
+    lines = read_end(path, _TAIL_BYTES).replace(b"\r", b"\n").split(b"\n")
     last = next((line for line in reversed(lines) if line.strip()), b"")
     return terminal.clean_lines(last)[:_LONGEST_LINE]
 

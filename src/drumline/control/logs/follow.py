@@ -14,7 +14,7 @@ from drumline.contract import identity
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs.ending import wait_until_readable
 from drumline.control.jobs.recovery import recover
-from drumline.control.logs.rank_log import CHUNK, LINE_LIMIT, RankLog, is_log, open_log
+from drumline.control.logs.rank_log import CHUNK, LINE_LIMIT, RankLog, read_end
 from drumline.engines.table import is_elsewhere
 
 if TYPE_CHECKING:
@@ -167,16 +167,7 @@ class Follower:
 def last_lines(folder: RunFolder, plan: Plan, rank: int, count: int) -> list[bytes]:
     """Return the last lines of a rank that are not blank, at most ``count``."""
     log = next((task.log for task in plan.ranks if task.rank == rank), None)
-    path = os.path.join(folder.path, log or "")
-    if not is_log(path):
-        return []
-    try:
-        with open(open_log(path), "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - LINE_LIMIT))
-            lines = file.read().splitlines()
-    except OSError:
-        return []
+    lines = read_end(os.path.join(folder.path, log or ""), LINE_LIMIT).splitlines()
     return [line for line in lines if line.strip()][-count:]
 
 

@@ -12,7 +12,6 @@ import heapq
 import itertools
 import os
 from collections import defaultdict
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from drumline.contract import log_times
@@ -122,8 +121,9 @@ class History:
         for number, place in [*rank_log.list_earlier(path), (self._latest, path)]:
             if self._choice.attempt not in (None, number):
                 continue
-            opened = _open(place)
-            if opened is None:
+            try:
+                opened = rank_log.open_log(place)
+            except OSError:
                 continue
             if descriptor is not None:
                 os.close(descriptor)
@@ -160,16 +160,17 @@ class History:
 
     def _keep_tail(self, files: list[_File], count: int) -> None:
         for file in reversed(files):
-            with _open_part(file) as descriptor:
-                found = find_tail(descriptor, file.begin, file.end, count, self._choice.matcher)
-            file.begin, count = found
+            with rank_log.open_existing(file.path) as descriptor:
+                if descriptor is not None:
+                    tail = find_tail(descriptor, file.begin, file.end, count, self._choice.matcher)
+                    file.begin, count = tail
 
     # ---------------------------------------------------------------- reading
 
     def _read(self, rank: _Rank, chunk: int) -> Iterator[tuple[int, float, Block]]:
         for file in rank.files:
-            with _open_part(file) as descriptor:
-                for time, lines in _read_lines(descriptor, file, chunk):
+            with rank_log.open_existing(file.path) as descriptor:
+                for time, lines in _read_lines(descriptor, file, chunk) if descriptor is not None else ():
                     yield file.attempt, time, Block(rank.label, rank.node, lines, time)
 
 
@@ -254,28 +255,6 @@ def _find_last(lines: bytes, count: int, matcher: Matcher | None) -> list[int]:
         places.append(begin)
         end = begin - 1
     return places[::-1]
-
-
-def _open(path: str) -> int | None:
-    if not rank_log.is_log(path):
-        return None
-    try:
-        return rank_log.open_log(path)
-    except OSError:
-        return None
-
-
-@contextmanager
-def _open_part(file: _File) -> Iterator[int]:
-    """Open a file while it is read; of one that is no longer there, nothing is left to read."""
-    descriptor = _open(file.path) if file.begin < file.end else None
-    if descriptor is None:
-        file.begin = file.end
-        descriptor = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 # times

@@ -32,8 +32,7 @@ class Printer:
     def write(self, prefix: str, lines: bytes) -> None:
         """Write whole lines, each with its newline."""
         if self.is_raw:
-            start = prefix.encode()
-            self._write(start + lines[:-1].replace(b"\n", b"\n" + start) + b"\n" if start else lines)
+            self._write(put_behind(prefix.encode(), lines))
             return
         text = terminal.clean_lines(lines, colours=self._is_for_person)
         if prefix:
@@ -76,6 +75,11 @@ class Printer:
         poller = select.poll()
         poller.register(self._out.fileno(), select.POLLOUT)
         poller.poll()
+
+
+def put_behind(prefix: bytes, lines: bytes) -> bytes:
+    """Return whole lines, each behind the prefix."""
+    return prefix + lines[:-1].replace(b"\n", b"\n" + prefix) + b"\n" if prefix else lines
 
 
 def prefix_of(block: Block) -> str:

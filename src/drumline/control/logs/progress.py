@@ -122,18 +122,10 @@ def read_last_line(path: str) -> str:
 
     Lines of our own begin with ``#``, and each command with ``$``: what comes before one is of another step.
     """
-    from drumline.control.logs.rank_log import is_log, open_log
+    from drumline.control.logs.rank_log import read_end
     from drumline.staging.environments.tool import hide_secrets
 
-    try:
-        if not path or not is_log(path):
-            return ""
-        with open(open_log(path), "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            text = terminal.decode(file.read())
-    except OSError:
-        return ""
-    for line in reversed(re.split(r"[\r\n]", text)):
+    for line in reversed(re.split(r"[\r\n]", terminal.decode(read_end(path, _TAIL_BYTES)))):
         said = terminal.clean(line).strip()
         if said:
             return "" if said.startswith(("# ", "$ ")) else hide_secrets(said)

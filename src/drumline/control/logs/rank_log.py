@@ -305,7 +305,9 @@ def is_log(path: str) -> bool:
 
 
 def open_log(path: str) -> int:
-    """Open a log without blocking, if no folder that a job can replace is a link. Raises OSError."""
+    """Open a log to read it, if it is a plain file and no folder that a job can replace is a link. Raises OSError."""
+    if not is_log(path):
+        raise OSError(errno.EINVAL, "not a plain file", path)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -319,6 +321,28 @@ def open_log(path: str) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+@contextlib.contextmanager
+def open_existing(path: str) -> Iterator[int | None]:
+    """Open a log while it is read; None where there is none."""
+    try:
+        descriptor = open_log(path)
+    except OSError:
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def read_end(path: str, count: int) -> bytes:
+    """Return the last bytes of a log, at most ``count``; empty where there is none."""
+    with open_existing(path) as descriptor, contextlib.suppress(OSError):
+        if descriptor is not None:
+            return os.pread(descriptor, count, max(0, os.fstat(descriptor).st_size - count))
+    return b""
 
 
 def _entries(folder: str) -> list[str]:

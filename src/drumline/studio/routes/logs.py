@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from starlette.routing import Route
 
 from drumline.contract.errors import NotFoundError
-from drumline.control.logs.lines import divergence, page, rank_files, search
-from drumline.control.logs.lines.rank_files import ChosenLogs, find_logs
-from drumline.control.logs.lines.search import Wanted
+from drumline.control.logs import line_queries, merged
+from drumline.control.logs.line_queries import Wanted
+from drumline.control.logs.merged import ChosenLogs, find_logs
 from drumline.control.logs.rank_log import open_log
 from drumline.control.times import parse_moment
 from drumline.studio.answers import attachment
@@ -33,12 +33,12 @@ def _choose(request: Request) -> ChosenLogs:
 def read_logs(request: Request) -> dict[str, Any]:
     asked = query(request)
     text, at = asked.text("q"), asked.text("at")
-    return page.read_lines(
+    return line_queries.read_lines(
         request.path_params["name"],
         _choose(request),
         line=asked.number("line", 0),
         at=parse_moment(at, "at") if at else None,
-        count=asked.number("count", 400, 1, page.MOST_LINES),
+        count=asked.number("count", 400, 1, line_queries.MOST_LINES),
         fold=asked.flag("fold"),
         wanted=Wanted(text, asked.flag("regex")) if text else None,
         context=asked.number("context", 0, 0, 100),
@@ -47,27 +47,27 @@ def read_logs(request: Request) -> dict[str, Any]:
 
 def search_logs(request: Request) -> dict[str, Any]:
     asked = query(request)
-    return search.search_logs(
+    return line_queries.search_logs(
         request.path_params["name"],
         Wanted(asked.text("q"), asked.flag("regex")),
         _choose(request),
         begin=asked.number("from", 0),
         backwards=asked.flag("back"),
-        limit=asked.number("limit", 100, 1, search.MOST_MATCHES),
+        limit=asked.number("limit", 100, 1, line_queries.MOST_MATCHES),
     )
 
 
 def find_divergence(request: Request) -> dict[str, Any]:
     asked = query(request)
     name, rank = request.path_params["name"], asked.number("rank", 0, 0)
-    return divergence.find_divergence(name, rank, asked.number("attempt", None, 0))
+    return line_queries.find_divergence(name, rank, asked.number("attempt", None, 0))
 
 
 def download_log(request: Request) -> Response:
     name, rank = request.path_params["name"], query(request).number("rank", None, 0)
     chosen = _choose(request)
     if rank is None:
-        return attachment(rank_files.read_whole(name, chosen), f"{name}.log", "text/plain")
+        return attachment(merged.read_whole(name, chosen), f"{name}.log", "text/plain")
     logs = find_logs(name, ChosenLogs(attempt=chosen.attempt))
     file = logs.files[logs.find(rank)]
     try:

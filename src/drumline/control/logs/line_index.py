@@ -8,21 +8,21 @@ that grows is counted on from where its end was. Nothing is written: the counts 
 from __future__ import annotations
 
 import bisect
+import functools
 import os
 import re
 import threading
 import time
 from array import array
-from collections import OrderedDict
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
 from drumline.control import terminal
-from drumline.control.logs.rank_log import is_log, open_log
+from drumline.control.logs.rank_log import open_existing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
 
 BLOCK = 1 << 16
 MOST_BLOCKS = 1 << 14
@@ -102,7 +102,7 @@ class LineIndex:
 
     def grow(self, deadline: float) -> bool:
         """Count what was written since the last call; return False if the time is over before that."""
-        with self.lock, self._open() as descriptor:
+        with self.lock, open_existing(self.path) as descriptor:
             if descriptor is None:
                 self._reset(0)
                 return True
@@ -145,7 +145,7 @@ class LineIndex:
 
     def count_ended(self, offsets: Sequence[int]) -> list[int]:
         """Return how many lines end before each of these offsets, which are in ascending order."""
-        with self.lock, self._open() as descriptor:
+        with self.lock, open_existing(self.path) as descriptor:
             if descriptor is None:
                 return [self._ended for _ in offsets]
             new = [offset for offset in offsets if offset < self.size and offset not in self._counted]
@@ -166,7 +166,7 @@ class LineIndex:
 
     def read(self, first: int, count: int) -> list[LogLine]:
         """Return lines from that one on, fewer at the end of the log."""
-        with self.lock, self._open() as descriptor:
+        with self.lock, open_existing(self.path) as descriptor:
             if descriptor is None or first >= self.count:
                 return []
             found: list[LogLine] = []
@@ -178,7 +178,7 @@ class LineIndex:
 
     def read_block(self, first: int, count: int, most: int) -> bytes:
         """Return these lines, each with its newline; cut as ``read`` does if they have more than ``most`` bytes."""
-        with self.lock, self._open() as descriptor:
+        with self.lock, open_existing(self.path) as descriptor:
             if descriptor is None or first >= self.count:
                 return b""
             begin = self._find(descriptor, first)
@@ -198,20 +198,6 @@ class LineIndex:
         before = line - self._ends[number]
         parts = data.split(b"\n", before)
         return begin + len(data) - (len(parts[-1]) if len(parts) > before else 0)
-
-    @contextmanager
-    def _open(self) -> Iterator[int | None]:
-        descriptor = None
-        if is_log(self.path):
-            try:
-                descriptor = open_log(self.path)
-            except OSError:
-                descriptor = None
-        try:
-            yield descriptor
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
 
 
 def _split(descriptor: int, begin: int, end: int) -> Iterator[LogLine]:
@@ -240,15 +226,7 @@ def _extend(text: bytes, length: int, part: bytes) -> tuple[bytes, int]:
     return text + part[: max(0, LONGEST - len(text))], length + len(part)
 
 
-_known: OrderedDict[str, LineIndex] = OrderedDict()
-_known_lock = threading.Lock()
-
-
+@functools.lru_cache(_MOST_LOGS)
 def index_of(path: str) -> LineIndex:
     """Return the index of a log, which this process keeps for a while."""
-    with _known_lock:
-        index = _known.pop(path, None) or LineIndex(path)
-        _known[path] = index
-        while len(_known) > _MOST_LOGS:
-            _known.popitem(last=False)
-    return index
+    return LineIndex(path)

@@ -124,7 +124,7 @@ def from_description(described: dict[str, Any]) -> Command:
 
 
 def _render_page(name: str, workspace: str | None) -> str | None:
-    from drumline.sdk.notebook.current import render_current
+    from drumline.sdk.notebook.page import render_current
 
     return render_current(name, workspace)
 

@@ -13,7 +13,7 @@ from drumline.contract import events as e
 from drumline.contract import identity
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
-from drumline.control.facts import description
+from drumline.control.facts import description, parts
 from drumline.control.facts.jobs import KnownJobs
 from drumline.control.jobs import listing, lookup, outcome, recovery
 from drumline.control.submission import rerun
@@ -168,8 +168,8 @@ def test_a_step_whose_job_is_not_there_yet_does_not_run(drumline_home):
     # Else the look at it starts a driver.
     folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
     # Not by show_job: whoever looks starts a driver where there is none.
-    (step,) = description.describe_parts(folder, fold(folder.read_events()))["steps"]
-    assert (step["job"], step["status"]) == ("p-a", "NotStarted")
+    (step,) = parts.list_steps(folder, fold(folder.read_events()))
+    assert (step.job, step.status) == ("p-a", "NotStarted")
 
 
 def test_half_of_a_character_in_a_job_file_is_no_harm_to_the_index(drumline_home, monkeypatch):

@@ -1,6 +1,8 @@
 """Pages of a notebook: well-formed HTML, in which no text of a job is anything but text."""
 
 import re
+from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from html_pages import HOSTILE, Page
@@ -8,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumline.contract import events
-from drumline.contract.outcome import fold
+from drumline.contract.outcome import Outcome, fold
+from drumline.control.facts.job import SweepGoal
 from drumline.control.facts.jobs import JobOverview
+from drumline.control.facts.parts import StepFacts, TrialFacts
 from drumline.sdk.notebook import look
 from drumline.sdk.notebook.live import describe_preparation
 from drumline.sdk.notebook.markup import tag
@@ -17,12 +21,25 @@ from drumline.sdk.notebook.page import render_job, render_jobs
 from drumline.tracking.series import Series
 
 
-def job(**fields):
-    return {
-        "name": "first", "display_name": "first", "type": "command", "status": "Running", "reason": "", "hang": None,
-        "attempt": 0, "compute": None, "started_at": "2026-01-01T00:00:00Z", "ended_at": None, "ranks": [],
-        "failed_rank": None, "creation_context": {"created_at": "2026-01-01T00:00:00Z"}, **fields,
-    }  # fmt: skip
+def job(status="Running", ranks=(), steps=(), trials=(), metric="", **fields):
+    outcome = Outcome()
+    outcome.kind = "pipeline" if steps else "sweep" if trials else "command"
+    outcome.status, outcome.started = status, 1.0
+    outcome.ranks = dict(enumerate(ranks))
+    for name in ("reason", "failed_rank"):
+        setattr(outcome, name, fields.pop(name, getattr(outcome, name)))
+    nodes = Counter(rank.node for rank in ranks)
+    known = {"name": "first", "display_name": "first", "spec": {}, "ranks_by_node": list(nodes.values())}
+    parts = {"steps": steps, "trials": trials, "parts": steps or trials}
+    return SimpleNamespace(**known | parts | fields, outcome=outcome, objective=SweepGoal(metric, "", None))
+
+
+def step(name, status, **fields):
+    return StepFacts(name, status, None, False, "", [], None, None, "", None)._replace(**fields)
+
+
+def trial(name, status, rank, metric, params, *, stopped_early=False):
+    return TrialFacts(name, status, rank, metric, params, stopped_early, "", None, None, None)
 
 
 def overview(**fields):
@@ -40,7 +57,7 @@ def overview(**fields):
 
 def ranks(*states, nodes=2):
     each = -(-len(states) // nodes)
-    return [{"rank": index, "node": index // each, "state": state} for index, state in enumerate(states)]
+    return [SimpleNamespace(rank=at, node=at // each, state=state) for at, state in enumerate(states)]
 
 
 def series(*values, name="loss", run=""):
@@ -51,21 +68,21 @@ def series(*values, name="loss", run=""):
 
 
 def hostile_page(text):
-    trial = {
-        "trial": text,
+    bad_trial = trial(text, text, 1, 0.5, {text: text, "n": {"a": text}})
+    bad_step = step(text, text, job=text, needs=[text], reason=text)
+    base = {
+        "name": text,
+        "display_name": text + "2",
         "status": text,
-        "rank": 1,
-        "metric": 0.5,
-        "params": {text: text, "n": {"a": text}},
+        "reason": text,
+        "spec": {"compute": text},
     }
-    step = {"step": text, "status": text, "job": text, "needs": [text], "reason": text}
-    base = {"name": text, "display_name": text + "2", "status": text, "reason": text, "compute": text}
     curves = [series(1.0, 2.0, name=text, run=text)]
     return (
         render_job(job(**base, ranks=ranks(text)), curves, [text, text]),
-        render_job(job(**base, type="pipeline", steps=[step]), curves, [text]),
-        render_job(job(**base, type="pipeline", steps=[{**step, "step": f"{text}{n}"} for n in range(70)])),
-        render_job(job(**base, type="sweep", trials=[trial], objective={"primary_metric": text})),
+        render_job(job(**base, steps=[bad_step]), curves, [text]),
+        render_job(job(**base, steps=[bad_step._replace(step=f"{text}{n}") for n in range(70)])),
+        render_job(job(**base, trials=[bad_trial], metric=text)),
         render_jobs([overview(name=text, status=text, reason=text, compute=text, metric=(text, 0.5))], 1),
     )
 
@@ -117,29 +134,22 @@ def test_metrics_have_their_course_and_their_last_value():
 
 def test_a_pipeline_is_a_table_of_its_steps():
     steps = [
-        {"step": "c", "status": "Running", "needs": ["a", "b"], "job": "p_c"},
-        {"step": "a", "status": "Completed", "needs": []},
-        {"step": "b", "status": "Completed", "needs": ["a"], "reused": True, "reason": "same as p_b"},
+        step("c", "Running", needs=["a", "b"], job="p_c"),
+        step("a", "Completed"),
+        step("b", "Completed", needs=["a"], reused=True, reason="same as p_b"),
     ]
-    page = Page(render_job(job(type="pipeline", steps=steps)))
+    page = Page(render_job(job(steps=steps)))
     for text in ("a, b", "p_c", "Reused", "same as p_b"):
         assert text in page.texts
 
 
-def test_a_sweep_is_a_table_with_the_best_trial_first():
+def test_a_sweep_is_a_table_of_its_trials():
     trials = [
-        {"trial": "t1", "status": "Running", "rank": None, "metric": None, "params": {"lr": 0.1}},
-        {"trial": "t2", "status": "Completed", "rank": 2, "metric": 0.5, "params": {"lr": 0.2}},
-        {
-            "trial": "t3",
-            "status": "Completed",
-            "rank": 1,
-            "metric": 0.75,
-            "params": {"lr": 0.3},
-            "stopped_early": True,
-        },
+        trial("t3", "Completed", 1, 0.75, {"lr": 0.3}, stopped_early=True),
+        trial("t2", "Completed", 2, 0.5, {"lr": 0.2}),
+        trial("t1", "Running", None, None, {"lr": 0.1}),
     ]
-    page = Page(render_job(job(type="sweep", trials=trials, objective={"primary_metric": "accuracy"})))
+    page = Page(render_job(job(trials=trials, metric="accuracy")))
     assert [text for text in page.texts if re.fullmatch(r"t\d", text)] == ["t3", "t2", "t1"]
     assert "accuracy" in page.text
     assert "3 trials" in page.text

@@ -84,7 +84,7 @@ def test_run_folders_of_others_are_not_listed(drumline_home, monkeypatch):
     assert [job.name for job in table.overviews()] == ["mine"]
     sweep = MadeJob("sweep")
     sweep.add(e.JobSubmitted(2.0, "ann", kind="sweep"), e.StepStarted(3.0, "one", "other"))
-    told = parts.describe(sweep.folder, lookup_outcome(sweep))
+    told = parts.list_trials(sweep.folder, lookup_outcome(sweep))
     assert "secret" not in json.dumps(told)
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_output, find_job
+from drumline.cli.colour import colour_of, paint
+from drumline.cli.columns import GAP, PAGE_WIDTH, cut, fit_table, join, measure, pad, terminal_width, to_line
 from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.contract.words import format_age, format_duration, format_number
@@ -142,8 +144,6 @@ def _limit_names(found: list[str], arguments: Namespace, default: int = _DEFAULT
 
 
 def _print_left_out(shown: int, count: int, as_table: bool) -> None:
-    from drumline.cli.colour import paint
-
     text = (
         f"{shown} of {count:,} jobs; --all shows the rest"
         if as_table
@@ -175,16 +175,11 @@ def _print_elsewhere(counts: dict[str, int]) -> None:
 
 def find_room() -> int | None:
     """Return how wide a table may be: as the terminal, at most 100 columns; None where the output is piped."""
-    from drumline.cli.columns import PAGE_WIDTH, terminal_width
-
     return terminal_width(PAGE_WIDTH) if sys.stdout.isatty() else None
 
 
 def format_jobs(jobs: Sequence[JobOverview], room: int | None, depths: Sequence[int] = ()) -> str:
     """Format jobs as a table that is ``room`` wide. ``depths``: how far each name is moved in."""
-    from drumline.cli.colour import colour_of, paint
-    from drumline.cli.columns import join, to_line
-
     rows = [_format_job(job) for job in jobs]
     rows = [
         ("  " * depth + row[0], *row[1:]) for row, depth in zip(rows, depths or [0] * len(rows), strict=True)
@@ -206,8 +201,6 @@ def _fit_jobs(rows: Sequence[Sequence[str]], room: int | None, figures: Sequence
 
     ``figures``: the value of the metric of each row.
     """
-    from drumline.cli.columns import GAP, fit_table, measure
-
     widths = [max(map(measure, column)) for column in zip(*rows, strict=True)]
     shortest = min(widths[_METRIC], max(len(_HEADS[_METRIC]), *(len(one) + _SHORT_NAME for one in figures)))
     least = {_NAME: 24, _COMPUTE: 7, _METRIC: shortest, _STATUS: 14}
@@ -233,8 +226,6 @@ def _fit_jobs(rows: Sequence[Sequence[str]], room: int | None, figures: Sequence
 
 def _cut_metric(text: str, figure: str, width: int) -> str:
     """Return a name and a figure in that width; the name gives up room first."""
-    from drumline.cli.columns import cut, measure, pad
-
     if figure and measure(text) > width:
         name = text.removesuffix(figure).rstrip()
         text = f"{cut(name, max(1, width - len(figure) - 1))} {figure}"
@@ -246,8 +237,6 @@ def _format_figure(job: JobOverview) -> str:
 
 
 def _format_job(job: JobOverview) -> tuple[str, ...]:
-    from drumline.cli.columns import to_line
-
     now = time.time()
     took = None if job.started is None else (job.ended or now) - job.started
     metric = "-" if job.metric is None else f"{to_line(job.metric[0])} {_format_figure(job)}"

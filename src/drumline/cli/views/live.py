@@ -11,24 +11,25 @@ import os
 import re
 import shutil
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumline.cli.colour import colour_of, paint
 from drumline.cli.columns import PAGE_WIDTH, cut, measure, terminal_width, to_line
-from drumline.cli.views.parts import format_steps, format_trials
+from drumline.cli.views.page import format_table
 from drumline.contract import status
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Plan
 from drumline.contract.words import format_duration, format_number
-from drumline.control.facts import job
+from drumline.control.facts.job import JobFacts, choose_next
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.follow import last_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import TextIO
 
     from drumline.contract.outcome import Outcome
+    from drumline.control.facts.parts import Part
 
 _DRAW_S = 0.5
 _SHARE_OF_LOOKS = 0.2
@@ -49,10 +50,10 @@ def follow_parts(folder: RunFolder, out: TextIO) -> Outcome:
     while True:
         began = time.monotonic()
         outcome = recover(folder)
-        parts = job.describe_parts(folder, outcome)
+        facts = JobFacts(folder, outcome)
         width = terminal_width(PAGE_WIDTH) - 1
         room = None if outcome.is_final else shutil.get_terminal_size().lines - 4
-        lines.draw(format_parts(folder.name, outcome, parts, width, newest, room))
+        lines.draw(format_parts(facts, width, newest, room))
         if outcome.is_final:
             return outcome
         time.sleep(max(_DRAW_S, (time.monotonic() - began) / _SHARE_OF_LOOKS))
@@ -63,68 +64,50 @@ def format_ending(folder: RunFolder, outcome: Outcome) -> str:
     lines = (
         [f"job {folder.name} {outcome.status.lower()}: {to_line(outcome.reason)}"] if outcome.reason else []
     )
-    command = job.choose_next(job.JobFacts(folder, outcome), has_metrics=False)
+    command = choose_next(JobFacts(folder, outcome), has_metrics=False)
     return "".join(line + "\n" for line in [*lines, *([f"next: {command}"] if command else [])])
 
 
-def format_parts(
-    name: str,
-    outcome: Outcome,
-    parts: Mapping[str, Any],
-    width: int,
-    newest: NewestLines,
-    room: int | None = None,
-) -> list[str]:
+def format_parts(facts: JobFacts, width: int, newest: NewestLines, room: int | None = None) -> list[str]:
     """Format a line about the whole, and the table. ``room``: for how many rows; None: for all."""
-    rows = parts["trials"] if "trials" in parts else parts["steps"]
-    chosen = _choose_rows(rows, room, best=_BEST_TRIALS if "trials" in parts else 0)
-    last = (
-        {}
-        if outcome.is_final
-        else newest.read([_job_of(one) for one in chosen if one["status"] == status.RUNNING])
-    )
-    if "trials" in parts:
-        table = format_trials(chosen, parts["metric"], parts["goal"], width, last)
-    else:
-        table = format_steps(chosen, width, last)
-    if len(chosen) < len(rows):
-        table.append(paint(f"{len(chosen)} of {len(rows):,}", "grey"))
-    return [_format_title(name, outcome, parts, rows, width), *table]
+    parts, is_final = facts.parts, facts.outcome.is_final
+    chosen = _choose_rows(parts, room, best=_BEST_TRIALS if facts.outcome.kind == "sweep" else 0)
+    running = [] if is_final else [part.job for part in chosen if part.job and part.status == status.RUNNING]
+    table = format_table(facts, chosen, width, newest.read(running))
+    if len(chosen) < len(parts):
+        table.append(paint(f"{len(chosen)} of {len(parts):,}", "grey"))
+    return [_format_title(facts, width), *table]
 
 
-def _format_title(
-    name: str, outcome: Outcome, parts: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], width: int
-) -> str:
-    took = None if outcome.started is None else (outcome.ended or time.time()) - outcome.started
+def _format_title(facts: JobFacts, width: int) -> str:
+    outcome, name, parts = facts.outcome, facts.name, facts.parts
+    took = outcome.run_seconds(time.time())
     state = to_line(outcome.status)
-    facts = [f"{'after' if outcome.is_final else 'for'} {format_duration(took)}"] if took is not None else []
-    over = sum(one["status"] in status.TERMINAL or one["status"] == status.SKIPPED for one in rows)
-    if "trials" in parts:
-        most = parts["trials_most"]
-        facts.append(f"{over} of {most or len(rows)} trials ended")
-        best = next((one for one in parts["trials"] if one["rank"] == 1), None)
-        if best:
-            facts.append(f"best {format_number(best['metric'])} of {to_line(best['trial'])}")
+    words = [f"{'after' if outcome.is_final else 'for'} {format_duration(took)}"] if took is not None else []
+    over = sum(part.status in status.TERMINAL or part.status == status.SKIPPED for part in parts)
+    if outcome.kind == "sweep":
+        words.append(f"{over} of {facts.objective.most_trials or len(parts)} trials ended")
+        words += [
+            f"best {format_number(trial.metric)} of {to_line(trial.trial)}"
+            for trial in facts.trials
+            if trial.rank == 1
+        ]
     else:
-        facts.append(f"{over} of {len(rows)} steps ended")
-    running = sum(one["status"] in _RUNNING for one in rows)
+        words.append(f"{over} of {len(parts)} steps ended")
+    running = sum(part.status in _RUNNING for part in parts)
     if running:
-        facts.append(f"{running} running")
-    text = cut("   ".join([f"{to_line(name)}   {state} {facts[0]}", *facts[1:]]), width)
+        words.append(f"{running} running")
+    text = cut("   ".join([f"{to_line(name)}   {state} {words[0]}", *words[1:]]), width)
     return text.replace(state, paint(state, colour_of(outcome.status)), 1) if state not in name else text
 
 
-def _job_of(part: Mapping[str, Any]) -> str:
-    return str(part.get("trial") or part.get("job") or "")
-
-
-def _choose_rows(rows: Sequence[dict[str, Any]], room: int | None, best: int) -> Sequence[dict[str, Any]]:
+def _choose_rows(rows: Sequence[Part], room: int | None, best: int) -> Sequence[Part]:
     """Choose the rows that fit, in their order: the best, then those that run, then failures, then the others."""
     if room is None or len(rows) <= max(1, room):
         return rows
 
     def rank(at: int) -> tuple[int, int]:
-        state = rows[at]["status"]
+        state = rows[at].status
         if at < best:
             return 0, at
         return (1 if state in _RUNNING else 2 if state == status.FAILED else 3), at

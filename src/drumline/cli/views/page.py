@@ -1,22 +1,30 @@
-"""The page of a job on a terminal: a JobFacts in blocks, at most 100 columns wide."""
+"""The page of a job on a terminal: a JobFacts in blocks, at most 100 columns wide, with a table of steps or trials."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from drumline.cli.colour import colour_of, paint
-from drumline.cli.columns import cut, measure, to_line, wrap
-from drumline.cli.views.parts import format_steps, format_trials
+from drumline.cli.columns import cut, fit_table, join, measure, to_line, wrap
 from drumline.contract.words import format_count, format_duration, format_number, format_ranges, format_size
 from drumline.control.facts.job import choose_next
 from drumline.control.facts.steps import list_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from drumline.cli.colour import Colour
-    from drumline.control.facts.job import JobFacts, MeasuredFolder, MetricFacts, StartFacts, UseFacts
+    from drumline.control.facts.job import (
+        JobFacts,
+        MeasuredFolder,
+        MetricFacts,
+        StartFacts,
+        SweepGoal,
+        UseFacts,
+    )
+    from drumline.control.facts.parts import Part, StepFacts, TrialFacts
+
 
 _INDENT = "  "
 _LABEL = 10
@@ -81,10 +89,10 @@ def _format_size(facts: JobFacts) -> str:
     """Return ``4 nodes x 4 ranks on lab``, or how many steps or trials."""
     where = f" on {to_line(facts.compute)}"
     if facts.outcome.kind == "pipeline":
-        return format_count(len(facts.parts["steps"]), "step")
+        return format_count(len(facts.parts), "step")
     if facts.outcome.kind == "sweep":
-        most = facts.parts["trials_most"]
-        return format_count(len(facts.parts["trials"]), "trial") + (f" of {most}" if most else "")
+        most = facts.objective.most_trials
+        return format_count(len(facts.parts), "trial") + (f" of {most}" if most else "")
     counts = facts.ranks_by_node
     if not counts:
         return where.strip()
@@ -212,16 +220,11 @@ def _list_folders(folders: Sequence[MeasuredFolder]) -> list[str]:
 
 
 def _format_parts(facts: JobFacts, width: int) -> list[str]:
-    if facts.outcome.kind == "pipeline":
-        rows = facts.parts["steps"]
-        table = format_steps(rows[:_MOST_PARTS], width)
-    elif facts.outcome.kind == "sweep":
-        rows = facts.parts["trials"]
-        table = format_trials(rows[:_MOST_PARTS], facts.parts["metric"], facts.parts["goal"], width)
-    else:
+    if not facts.parts:
         return []
-    if len(rows) > _MOST_PARTS:
-        text = f"{_MOST_PARTS} of {len(rows):,}; drumline job list -p {to_line(facts.name)} has all"
+    table = format_table(facts, facts.parts[:_MOST_PARTS], width)
+    if len(facts.parts) > _MOST_PARTS:
+        text = f"{_MOST_PARTS} of {len(facts.parts):,}; drumline job list -p {to_line(facts.name)} has all"
         table.append(paint(text, "grey"))
     return table
 
@@ -236,3 +239,87 @@ def _format_last_lines(facts: JobFacts, width: int) -> list[str]:
         paint(title, "grey"),
         *(f"{_INDENT * 2}{cut(to_line(line, keep_blanks=True), room)}" for line in failed.last_lines),
     ]
+
+
+# The steps of a pipeline and the trials of a sweep as tables, on a page and while they run.
+
+
+_MOST_PARAMETERS = 6
+_LONGEST_NAME = 40
+_GOALS = {"maximize": "max", "minimize": "min"}
+
+
+def format_table(
+    facts: JobFacts, chosen: Sequence[Part], width: int, last: Mapping[str, str] | None = None
+) -> list[str]:
+    """Format some of the steps or trials. ``last``: by job the newest line of the log of each that runs."""
+    if facts.outcome.kind == "sweep":
+        return _format_trials(cast("Sequence[TrialFacts]", chosen), facts.objective, width, last or {})
+    return _format_steps(cast("Sequence[StepFacts]", chosen), width, last or {})
+
+
+def _format_steps(steps: Sequence[StepFacts], width: int, last: Mapping[str, str]) -> list[str]:
+    heads = ("STEP", "TIME", "JOB", "STATUS")
+    rows = [
+        (
+            cut(to_line(step.step), _LONGEST_NAME),
+            format_duration(step.seconds),
+            cut(to_line(step.job), _LONGEST_NAME) + (" (reused)" if step.reused else "") if step.job else "-",
+            _format_part_state(step, last, f"; {to_line(step.not_reused)}" if step.not_reused else ""),
+        )
+        for step in steps
+    ]
+    return _paint([heads, *rows], steps, width, right={1})
+
+
+def _format_trials(
+    trials: Sequence[TrialFacts], objective: SweepGoal, width: int, last: Mapping[str, str]
+) -> list[str]:
+    """Format a table with a column for each of their parameters."""
+    names = list(dict.fromkeys(str(name) for trial in trials for name in trial.params))[:_MOST_PARAMETERS]
+    head = cut(to_line(objective.metric), 20) or "METRIC"
+    head += f" ({_GOALS[objective.goal]})" if objective.goal in _GOALS else ""
+    heads = (
+        "TRIAL",
+        head if objective.metric else head.upper(),
+        "TIME",
+        *(cut(to_line(name), 16) for name in names),
+        "STATUS",
+    )
+    rows = [
+        (
+            cut(to_line(trial.trial), _LONGEST_NAME),
+            format_number(trial.metric) if isinstance(trial.metric, (int, float)) else "-",
+            format_duration(trial.seconds),
+            *(_format_value(trial.params.get(name)) for name in names),
+            _format_part_state(trial, last, "", "Stopped early" if trial.stopped_early else ""),
+        )
+        for trial in trials
+    ]
+    return _paint([heads, *rows], trials, width, right=set(range(1, 3 + len(names))))
+
+
+def _format_value(value: Any) -> str:
+    """Return the value of a parameter in few letters."""
+    if isinstance(value, float):
+        return format_number(value)
+    return cut(to_line(value), 16)
+
+
+def _format_part_state(part: Part, last: Mapping[str, str], note: str, instead: str = "") -> str:
+    """Return the status and why, else the last line of its log, else the note. ``instead``: of the status."""
+    status = instead or to_line(part.status)
+    if part.reason and status != "Completed":
+        return f"{status}: {to_line(part.reason)}"
+    if not instead and last.get(part.job or ""):
+        return f"{status}: {to_line(last[part.job or ''])}"
+    return status + note
+
+
+def _paint(rows: Sequence[Sequence[str]], parts: Sequence[Part], width: int, *, right: set[int]) -> list[str]:
+    """Format the table with its last column, the state, in the colour of the part's status."""
+    heads, *cells = fit_table(rows, width, right)
+    lines = [paint(join(heads), "grey")]
+    for row, part in zip(cells, parts, strict=True):
+        lines.append(join([*row[:-1], paint(row[-1], colour_of(part.status))]))
+    return lines

@@ -22,12 +22,13 @@ from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count
 from drumline.control.facts.history import Mark, read_marks
-from drumline.control.facts.job import describe_parts
+from drumline.control.facts.job import JobFacts
 from drumline.control.facts.metrics import FoundMetrics, MetricsReader, to_json_number
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.outcome import read_outcome
 from drumline.control.jobs.recovery import recover_kind
 from drumline.control.kept_answers import KeptAnswers, stamp_files
+from drumline.control.times import utc
 from drumline.tracking import runs
 from drumline.tracking.metrics import list_some_names, metric_path
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
+    from drumline.control.facts.job import SweepGoal
     from drumline.tracking.series import Series
 
 
@@ -342,17 +344,17 @@ def describe_graph(name: str) -> dict[str, Any]:
     }
     nodes = [
         {
-            "name": step["step"],
-            "job": step["job"],
-            "status": step["status"],
-            "type": str((planned.get(step["step"], {}).get("job") or {}).get("type") or "command"),
-            "sentence": step["reason"],
-            "began": step["started_at"],
-            "ended": step["ended_at"],
-            "seconds": step["seconds"],
-            "reused": step["reused"],
+            "name": step.step,
+            "job": step.job,
+            "status": step.status,
+            "type": str((planned.get(step.step, {}).get("job") or {}).get("type") or "command"),
+            "sentence": step.reason,
+            "began": utc(step.started_at),
+            "ended": utc(step.ended_at),
+            "seconds": step.seconds,
+            "reused": step.reused,
         }
-        for step in describe_parts(folder, outcome)["steps"]
+        for step in JobFacts(folder, outcome).steps
     ]
     known = {node["name"] for node in nodes}
     edges = [
@@ -367,32 +369,33 @@ def describe_graph(name: str) -> dict[str, Any]:
 def describe_trials(name: str) -> dict[str, Any]:
     """Return the trials of a sweep, the best first, and its parameters. Raises NotFoundError, UsageError."""
     folder, outcome = recover_kind(name, "sweep", "it has no trials")
-    told = describe_parts(folder, outcome)
+    facts = JobFacts(folder, outcome)
+    objective = facts.objective
     trials = [
         {
-            "name": trial["trial"],
-            "job": trial["trial"],
-            "status": trial["status"],
-            "parameters": trial["params"],
-            "metric": trial["metric"],
-            "rank": trial["rank"],
-            "duration": trial["seconds"],
-            "stopped_early": trial["stopped_early"],
-            "sentence": trial["reason"],
-            "began": trial["started_at"],
-            "ended": trial["ended_at"],
+            "name": trial.trial,
+            "job": trial.trial,
+            "status": trial.status,
+            "parameters": trial.params,
+            "metric": trial.metric,
+            "rank": trial.rank,
+            "duration": trial.seconds,
+            "stopped_early": trial.stopped_early,
+            "sentence": trial.reason,
+            "began": utc(trial.started_at),
+            "ended": utc(trial.ended_at),
         }
-        for trial in told["trials"]
+        for trial in facts.trials
     ]
     best = next((trial for trial in trials if trial["rank"] == 1), None)
     return {
-        "sentence": _summarize(told, trials, best),
-        "goal": told["goal"],
-        "metric": told["metric"],
+        "sentence": _summarize(objective, trials, best),
+        "goal": objective.goal,
+        "metric": objective.metric,
         "parameters": _list_parameters(trials),
         "trials": trials,
         "best": best and best["job"],
-        "most": told["trials_most"],
+        "most": objective.most_trials,
     }
 
 
@@ -410,11 +413,11 @@ def _kind_of(values: Iterable[Any]) -> str:
     return "number" if is_number else "choice"
 
 
-def _summarize(told: Mapping[str, Any], trials: list[dict[str, Any]], best: Mapping[str, Any] | None) -> str:
+def _summarize(objective: SweepGoal, trials: list[dict[str, Any]], best: Mapping[str, Any] | None) -> str:
     counts: dict[str, int] = {}
     for trial in trials:
         counts[trial["status"]] = counts.get(trial["status"], 0) + 1
-    most = f" of at most {told['trials_most']}" if told["trials_most"] else ""
+    most = f" of at most {objective.most_trials}" if objective.most_trials else ""
     listed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     sentence = f"{format_count(len(trials), 'trial')}{most}: {listed}" if trials else "no trial yet"
-    return sentence if best is None else f"{sentence}; the best has {told['metric']} {best['metric']:.6g}"
+    return sentence if best is None else f"{sentence}; the best has {objective.metric} {best['metric']:.6g}"

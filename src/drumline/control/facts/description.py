@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import status
 from drumline.contract.errors import NotFoundError
-from drumline.contract.folder import RunFolder
 from drumline.contract.hiding import hide_in_job, hide_secrets
 from drumline.contract.mlflow import is_server
-from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
-from drumline.control.jobs.lookup import folder_of, is_own, may_have_studio, read_spec
-from drumline.control.jobs.outcome import read_outcome
+from drumline.control.jobs.lookup import folder_of, may_have_studio, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.settings.tracking import VARIABLE
 from drumline.control.times import utc
@@ -24,7 +19,8 @@ from drumline.tracking import mlflow_files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drumline.contract.outcome import Outcome, StepOutcome
+    from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome
 
 
 def show_job(name: str, *, brief: bool = False, is_whole: bool = False) -> dict[str, Any]:
@@ -67,24 +63,32 @@ def describe(
         "failed_node": outcome.failed_node,
         "verdict": outcome.verdict,
         "hang": outcome.hang or None,
-        **describe_parts(folder, outcome),
+        **_describe_parts(folder, outcome),
         "attempt": len(outcome.attempts),
         "attempts": [
             {
-                "attempt": one.attempt,
-                "ended_at": utc(one.time),
-                "exit_code": one.exit_code,
-                "reason": one.reason,
-                "kind": one.kind,
+                "attempt": attempt.attempt,
+                "ended_at": utc(attempt.time),
+                "exit_code": attempt.exit_code,
+                "reason": attempt.reason,
+                "kind": attempt.kind,
             }
-            for one in outcome.attempts
+            for attempt in outcome.attempts
         ],
-        **_describe_warnings(outcome),
-        **_describe_drills(outcome),
-        **_describe_experiments(folder, outcome, brief=brief),
+        "warnings": [
+            {"kind": warning.kind, "text": warning.text, "at": utc(warning.time)}
+            for warning in outcome.warnings
+        ],
+        **_describe_drills(folder, outcome, brief=brief),
         **{key: value for key, value in spec.items() if key not in ("name", "type", "services", "outputs")},
         "outputs": _outputs(name, outcome.kind, spec.get("outputs")),
-        **_describe_references(folder, outcome, brief=brief),
+        **({} if brief else {"resolved": _read_resolved(folder)}),
+        "registered": {
+            output: f"not registered: {asset.error}"
+            if asset.error
+            else f"azureml:{asset.name}:{asset.version}"
+            for output, asset in outcome.registered.items()
+        },
         "id": f"azureml:{name}",
         "creation_context": {
             "created_at": utc(outcome.created),
@@ -93,17 +97,22 @@ def describe(
         },
         "started_at": utc(outcome.started),
         "ended_at": utc(outcome.ended),
-        "services": {
-            **describe_services(outcome),
-            "Studio": {"endpoint": f"file://{folder.path}" if brief else find_page(folder), "type": "Studio"},
-            "Tracking": _tracking(folder, outcome, brief=brief),
-            **_describe_notifications(outcome),
-        },
+        "services": _describe_all_services(folder, outcome, brief=brief),
         "run_folder": folder.path,
-        **({"pruned": {part: utc(time) for part, time in outcome.pruned.items()}} if outcome.pruned else {}),
-        **_describe_preparation(outcome),
+        "pruned": {part: utc(time) for part, time in outcome.pruned.items()},
+        "data": {
+            name: {key: value for key, value in transfer._asdict().items() if key not in ("time", "name")}
+            for name, transfer in sorted(outcome.transfers.items())
+        },
+        "environment_built": outcome.environment
+        and {key: value for key, value in outcome.environment._asdict().items() if key != "time"},
         "containment": outcome.containment or None,
-        **_describe_preflight(outcome),
+        "preflight": outcome.preflight
+        and {
+            "seconds": outcome.preflight.seconds,
+            "findings": outcome.preflight.detail.get("findings") or [],
+            "links": outcome.preflight.detail.get("links") or [],
+        },
         **_describe_engine(folder, outcome, brief=brief),
         "ranks": [
             {
@@ -118,126 +127,70 @@ def describe(
             for _, rank in sorted(outcome.ranks.items())
         ],
     }
-    if outcome.kind != "command":
-        for key in _RANK_KEYS:
-            described.pop(key, None)
-    elif not outcome.is_final:
-        described["processes"] = _processes(folder, outcome)
+    if outcome.kind == "command" and not outcome.is_final:
+        described["processes"] = {
+            "supervisor": (folder.read_json(folder.supervisor) or {}).get("pid"),
+            "agents": [pid for _, pid in sorted(outcome.agents.items())],
+            "ranks": [
+                {"rank": rank.rank, "node": rank.node, "pid": rank.pid}
+                for _, rank in sorted(outcome.ranks.items())
+                if rank.state == "running"
+            ],
+        }
     if outcome.ranks and not brief:
-        from drumline.control.facts import usage
+        from drumline.control.facts import metrics, steps, usage
 
-        described |= _describe_training(folder, outcome)
+        training = steps.describe_steps(folder, outcome)
+        described |= {"steps": training} if training else {}
         described["resources_used"] = usage.summarize_usage(folder, outcome)
-        described |= _metrics(folder, outcome)
-    return described
-
-
-def _describe_warnings(outcome: Outcome) -> dict[str, Any]:
-    """Describe what is likely wrong with a job that goes on; nothing of one without such."""
-    if not outcome.warnings:
-        return {}
+        described["metrics"], described["metrics_left_out"] = (
+            metrics.read_latest(folder) if outcome.started is not None else ({}, 0)
+        )
+    unneeded = () if outcome.kind == "command" else _RANK_KEYS
     return {
-        "warnings": [{"kind": one.kind, "text": one.text, "at": utc(one.time)} for one in outcome.warnings]
+        key: value
+        for key, value in described.items()
+        if key not in unneeded and (value or key not in _OPTIONAL_KEYS)
     }
-
-
-def _describe_training(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
-    """Describe the steps of the ranks' training loops; nothing of a job without any."""
-    from drumline.control.facts.steps import describe_steps
-
-    steps = describe_steps(folder, outcome)
-    return {"steps": steps} if steps else {}
-
-
-def _describe_drills(outcome: Outcome) -> dict[str, Any]:
-    """Describe the failures that were made on purpose; nothing of a job without any."""
-    if not outcome.drills:
-        return {}
-    from drumline.control.jobs import drill_requests
-
-    return {"drills": drill_requests.describe_all(outcome)}
-
-
-def _describe_experiments(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
-    """Describe the experiments of DeepSpeed's autotuner; nothing of a job without any."""
-    if not outcome.experiments:
-        return {}
-    from drumline.control.facts import parts
-
-    return parts.describe_all(folder, outcome, brief=brief)
-
-
-def find_page(folder: RunFolder) -> str:
-    """Return the address of the job's page in a studio that runs, else that of its run folder."""
-    found = ""
-    if may_have_studio():
-        from drumline.control.settings import studios
-
-        found = studios.find_page(folder.name)
-    return found or f"file://{folder.path}"
 
 
 _RANK_KEYS = ("attempt", "attempts", "ranks", "hang", "containment", "failed_rank", "failed_node", "verdict")
+_OPTIONAL_KEYS = (
+    *("warnings", "drills", "registered", "pruned", "data", "environment_built", "preflight"),
+    "metrics_left_out",
+)
 
 
-def describe_parts(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
+def _describe_parts(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
     """Describe the steps of a pipeline in their order, or the trials of a sweep; nothing of a job with ranks."""
     if outcome.kind == "command":
         return {}
-    if outcome.kind == "sweep":
+    from drumline.control.facts import parts
+
+    is_sweep = outcome.kind == "sweep"
+    listed = [
+        part._asdict() | {"started_at": utc(part.started_at), "ended_at": utc(part.ended_at)}
+        for part in (parts.list_trials if is_sweep else parts.list_steps)(folder, outcome)
+    ]
+    if not is_sweep:
+        return {"steps": listed}
+    best = next((trial for trial in listed if trial["rank"] == 1), None)
+    best_trial = best and {key: best[key] for key in ("trial", "metric", "params")}
+    return {"trials": listed, "best_trial": best_trial}
+
+
+def _describe_drills(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
+    """Describe the failures that were made on purpose, and the experiments of DeepSpeed's autotuner."""
+    described: dict[str, Any] = {}
+    if outcome.drills:
+        from drumline.control.jobs import drill_requests
+
+        described["drills"] = drill_requests.describe_all(outcome)
+    if outcome.experiments:
         from drumline.control.facts import parts
 
-        return parts.describe(folder, outcome)
-    graph = folder.read_json(folder.graph) or {}
-    listed = []
-    for planned in graph.get("steps") or ():
-        name = str(planned.get("name"))
-        step = outcome.steps.get(name)
-        own = _outcome_of_step(step) if step else None
-        # A driver says that it starts a step before there is a job of it, and may be killed in between.
-        state = (own.status if own else step.status or status.NOT_STARTED) if step else status.NOT_STARTED
-        listed.append(
-            {
-                "step": name,
-                "status": state,
-                "job": (step.job or None) if step else None,
-                "reused": bool(step.detail.get("reused")) if step else False,
-                "not_reused": str(step.detail.get("not_reused") or "") if step else "",
-                "needs": list(planned.get("needs") or ()),
-                "started_at": utc(step.started) if step else None,
-                "ended_at": utc(step.ended) if step else None,
-                "reason": (own.why if own else step.reason) if step else "",
-                "seconds": step.run_seconds(own, time.time()) if step else None,
-            }
-        )
-    return {"steps": listed}
-
-
-def _outcome_of_step(step: StepOutcome) -> Outcome | None:
-    """Return the outcome of a step under way, by its own events or its engine; None for one that has ended."""
-    if step.status or not step.job:
-        return None
-    folder = RunFolder.for_job(step.job)
-    if not is_own(folder):
-        return None
-    outcome = fold(folder.read_events())
-    if is_elsewhere(outcome.engine):
-        outcome = read_outcome(folder)
-    return outcome
-
-
-def _describe_preflight(outcome: Outcome) -> dict[str, Any]:
-    """Describe the checks of the nodes before the ranks started; nothing of a job that had none."""
-    event = outcome.preflight
-    if event is None:
-        return {}
-    return {
-        "preflight": {
-            "seconds": event.seconds,
-            "findings": event.detail.get("findings") or [],
-            "links": event.detail.get("links") or [],
-        }
-    }
+        described |= parts.describe_all(folder, outcome, brief=brief)
+    return described
 
 
 def _describe_engine(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
@@ -283,72 +236,44 @@ def _outputs(job: str, kind: str, written: Any) -> dict[str, Any]:
     return shown
 
 
-def _describe_references(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
-    """Describe what references were resolved to, and which assets the outputs have become."""
-    found: dict[str, Any] = {}
-    if not brief:
-        resolved = (folder.read_json(folder.plan) or {}).get("resolved") or {}
-        found["resolved"] = hide_in_job(resolved) or None
-    if outcome.registered:
-        found["registered"] = {
-            output: f"not registered: {one.error}" if one.error else f"azureml:{one.name}:{one.version}"
-            for output, one in outcome.registered.items()
-        }
-    return found
+def _read_resolved(folder: RunFolder) -> dict[str, Any] | None:
+    """Return what references were resolved to."""
+    return hide_in_job((folder.read_json(folder.plan) or {}).get("resolved") or {}) or None
 
 
-def _describe_preparation(outcome: Outcome) -> dict[str, Any]:
-    """Describe the data that was downloaded or uploaded, and the environment that was built."""
-    found: dict[str, Any] = {}
-    if outcome.transfers:
-        found["data"] = {
-            name: {key: value for key, value in one._asdict().items() if key not in ("time", "name")}
-            for name, one in sorted(outcome.transfers.items())
-        }
-    if outcome.environment is not None:
-        made = outcome.environment._asdict()
-        found["environment_built"] = {key: value for key, value in made.items() if key != "time"}
-    return found
+def _describe_all_services(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
+    """Describe the programs beside the ranks, the pages of the job, and notices that could not be sent."""
+    page = ""
+    if not brief and may_have_studio():
+        from drumline.control.settings import studios
+
+        page = studios.find_page(folder.name)
+    is_unread = brief or outcome.started is None
+    endpoint = mlflow_files.uri_of(folder.root) if is_unread else "".join(endpoint_of(folder))
+    services = {
+        **describe_services(outcome),
+        "Studio": {"endpoint": page or f"file://{folder.path}", "type": "Studio"},
+        "Tracking": {"endpoint": endpoint, "type": "Tracking"},
+    }
+    for name in ("Tracking", "Notifications"):
+        service = outcome.services.get(name)
+        if service and service.error:
+            services[name] = {**services.get(name, {"type": name}), "warning": service.error}
+    return services
 
 
-def _metrics(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
-    """Return the newest value of each metric, and how many more there are."""
-    if outcome.started is None:
-        return {"metrics": {}}
-    from drumline.control.facts import metrics
-
-    latest, left_out = metrics.read_latest(folder)
-    return {"metrics": latest, **({"metrics_left_out": left_out} if left_out else {})}
-
-
-def _tracking(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
-    """Describe where the metrics of the job are."""
-
-    endpoint = (
-        mlflow_files.uri_of(folder.root) if brief or outcome.started is None else "".join(endpoint_of(folder))
-    )
-    told = outcome.services.get("Tracking")
-    warning = {"warning": told.error} if told and told.error else {}
-    return {"endpoint": endpoint, "type": "Tracking", **warning}
-
-
-def _describe_notifications(outcome: Outcome) -> dict[str, Any]:
-    """Describe who could not be told of the job; nothing where all were."""
-    told = outcome.services.get("Notifications")
-    return {"Notifications": {"type": "Notifications", "warning": told.error}} if told and told.error else {}
-
-
-def describe_services(outcome: Outcome) -> dict[str, Any]:
+def describe_services(outcome: Outcome) -> dict[str, dict[str, Any]]:
     """Describe the programs beside the ranks."""
-    found = {}
-    for name, one in sorted(outcome.services.items()):
-        if one.kind != "tensor_board":
-            continue
-        state = "Failed" if one.error else "Stopped" if outcome.is_final else "Running"
-        found[name] = {"endpoint": one.url or None, "type": "TensorBoard", "status": state}
-        if one.error:
-            found[name]["error"] = one.error
-    return found
+    return {
+        name: {
+            "endpoint": service.url or None,
+            "type": "TensorBoard",
+            "status": "Failed" if service.error else "Stopped" if outcome.is_final else "Running",
+            **({"error": service.error} if service.error else {}),
+        }
+        for name, service in sorted(outcome.services.items())
+        if service.kind == "tensor_board"
+    }
 
 
 def show_services(name: str) -> dict[str, Any]:
@@ -358,19 +283,6 @@ def show_services(name: str) -> dict[str, Any]:
     Raises NotFoundError.
     """
     return describe_services(recover(folder_of(name)))
-
-
-def _processes(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
-    who = folder.read_json(folder.supervisor) or {}
-    return {
-        "supervisor": who.get("pid"),
-        "agents": [pid for _, pid in sorted(outcome.agents.items())],
-        "ranks": [
-            {"rank": rank.rank, "node": rank.node, "pid": rank.pid}
-            for _, rank in sorted(outcome.ranks.items())
-            if rank.state == "running"
-        ],
-    }
 
 
 # where MLflow has what a job has logged
@@ -401,12 +313,8 @@ def endpoint_of(folder: RunFolder) -> tuple[str, str]:
     if where.server:
         experiment = str((folder.read_json(runs.note_path(folder)) or {}).get("experiment_id") or "")
         page = f"/#/experiments/{experiment}/runs/{where.run_id}" if experiment else ""
-        return _without_password(where.server).rstrip("/"), page
+        return hide_secrets(where.server).rstrip("/"), page
     if where.run_dir:
         return mlflow_files.uri_of_folder(os.path.dirname(os.path.dirname(where.run_dir))), ""
     own = plan.user_env.get(VARIABLE, "")
-    return (_without_password(own) if own else local), ""
-
-
-def _without_password(uri: str) -> str:
-    return hide_secrets(uri)
+    return (hide_secrets(own) if own else local), ""

@@ -11,7 +11,7 @@ import os
 import re
 import time
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from drumline.contract import status
 from drumline.contract.errors import DAMAGED, DamagedError
@@ -24,12 +24,14 @@ from drumline.control.facts.jobs import KnownJobs, compute_of, describe_row, mai
 from drumline.control.facts.steps import describe_steps
 from drumline.control.jobs.lookup import as_arguments, folder_of, load_yaml, read_spec
 from drumline.control.jobs.recovery import recover
+from drumline.control.terminal import decode
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from drumline.contract.outcome import Outcome
+    from drumline.control.facts.parts import Part, StepFacts, TrialFacts
     from drumline.tracking.metrics import Point
     from drumline.tracking.series import Series
 
@@ -121,6 +123,14 @@ class MeasuredFolder(NamedTuple):
     digest: str = ""
     commit: str = ""
     branch: str = ""
+
+
+class SweepGoal(NamedTuple):
+    """The metric of a sweep, ``minimize`` or ``maximize``, and how many trials there may be."""
+
+    metric: str
+    goal: str
+    most_trials: int | None
 
 
 def read_facts(name: str) -> JobFacts:
@@ -240,7 +250,6 @@ class JobFacts:
         if rank is None or self.outcome.kind != "command":
             return None
         from drumline.control.logs.follow import last_lines
-        from drumline.control.terminal import decode
 
         verdict = self.outcome.verdict or {}
         lines = last_lines(self.folder, self.plan, rank, _LAST_LINES) if self.plan else []
@@ -326,9 +335,40 @@ class JobFacts:
         return [place for place in written if place.files] + code
 
     @cached_property
-    def parts(self) -> dict[str, Any]:
-        """The steps of a pipeline in their order, or the trials of a sweep, the best first."""
-        return describe_parts(self.folder, self.outcome)
+    def parts(self) -> Sequence[Part]:
+        """Steps in their order; trials: the best first, those without a metric last."""
+        if self.outcome.kind == "command":
+            return []
+        from drumline.control.facts import parts
+
+        if self.outcome.kind != "sweep":
+            return parts.list_steps(self.folder, self.outcome)
+        sign = -1.0 if self.objective.goal == "maximize" else 1.0
+
+        def key(trial: TrialFacts) -> tuple[bool, float]:
+            value = trial.metric
+            is_number = isinstance(value, (int, float)) and value == value  # noqa: PLR0124 - nan
+            return (not is_number, sign * (value or 0.0) if is_number else 0.0)
+
+        return sorted(parts.list_trials(self.folder, self.outcome), key=key)
+
+    @property
+    def steps(self) -> list[StepFacts]:
+        """None of a job that is no pipeline."""
+        return cast("list[StepFacts]", self.parts) if self.outcome.kind == "pipeline" else []
+
+    @property
+    def trials(self) -> list[TrialFacts]:
+        """None of a job that is no sweep."""
+        return cast("list[TrialFacts]", self.parts) if self.outcome.kind == "sweep" else []
+
+    @cached_property
+    def objective(self) -> SweepGoal:
+        """What a sweep looks for."""
+        objective = (self.folder.read_json(self.folder.graph) or {}).get("objective") or {}
+        limits = self.spec.get("limits")
+        most = limits.get("max_total_trials") if isinstance(limits, dict) else None
+        return SweepGoal(str(objective.get("primary_metric") or ""), str(objective.get("goal") or ""), most)
 
 
 def split_reason(reason: str) -> list[str]:
@@ -405,38 +445,6 @@ def _has_files(path: str) -> bool:
     return False
 
 
-# pipelines and sweeps
-
-
-def describe_parts(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
-    """Describe the steps of a pipeline in their order, or the trials of a sweep, the best first."""
-    described = description.describe_parts(folder, outcome)
-    if outcome.kind != "sweep":
-        return {"steps": described["steps"]}
-    graph = folder.read_json(folder.graph) or {}
-    objective = graph.get("objective") or {}
-    goal = str(objective.get("goal") or "")
-    limits = read_spec(folder).get("limits")
-    return {
-        "goal": goal,
-        "metric": str(objective.get("primary_metric") or ""),
-        "trials": sort_trials(described["trials"], goal),
-        "trials_most": limits.get("max_total_trials") if isinstance(limits, dict) else None,
-    }
-
-
-def sort_trials(trials: Iterable[dict[str, Any]], goal: str) -> list[dict[str, Any]]:
-    """Sort by the metric, the best first; trials without one come last, in the order of their start."""
-    sign = -1.0 if goal == "maximize" else 1.0
-
-    def key(trial: dict[str, Any]) -> tuple[bool, float]:
-        value = trial["metric"]
-        known = isinstance(value, (int, float)) and value == value  # noqa: PLR0124 - nan
-        return (not known, sign * value if known else 0.0)
-
-    return sorted(trials, key=key)
-
-
 # what to do next
 
 
@@ -467,7 +475,7 @@ def _choose_next_part(facts: JobFacts, name: str) -> str:
         return f"drumline job stream {name}"
     if outcome.kind == "sweep":
         wanted = status.COMPLETED if outcome.status == status.COMPLETED else status.FAILED
-        jobs = [trial["trial"] for trial in facts.parts["trials"] if trial["status"] == wanted]
+        jobs = [trial.job for trial in facts.trials if trial.status == wanted]
     else:
         ended = sorted(outcome.steps.values(), key=lambda step: step.ended or 0.0)
         jobs = [step.job for step in ended if step.status == status.FAILED]

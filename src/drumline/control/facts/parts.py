@@ -16,8 +16,11 @@ from drumline.contract import status
 from drumline.contract.errors import DAMAGED, DamagedError, NotFoundError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.outcome import fold
+from drumline.contract.record import NamedTuple
 from drumline.control.jobs.lookup import all_names, folder_of, is_own
+from drumline.control.jobs.outcome import read_outcome
 from drumline.control.times import utc
+from drumline.engines.table import is_elsewhere
 from drumline.plan.search.policies import Course, best
 
 if TYPE_CHECKING:
@@ -25,13 +28,49 @@ if TYPE_CHECKING:
 
     from drumline.contract.outcome import ExperimentOutcome, Outcome, StepOutcome
 
-
 _SERVER_S = 2.0
 _SERVER_PAUSE_S = 5.0
 """Between two questions to a server about one trial."""
 
 STOPPED_BY = "its sweep: "
 """Before the reason, where a sweep has canceled a trial itself: as in ``cancel(by=...)``."""
+
+
+class StepFacts(NamedTuple):
+    """A step of a pipeline. ``job``: None before it has one. ``not_reused``: why no earlier job stands for it."""
+
+    step: str
+    status: str
+    job: str | None
+    reused: bool
+    not_reused: str
+    needs: list[str]
+    started_at: float | None
+    ended_at: float | None
+    reason: str
+    seconds: float | None
+
+
+class TrialFacts(NamedTuple):
+    """A trial of a sweep. ``metric``: its best value so far. ``rank``: 1 for the best of those that completed."""
+
+    trial: str
+    status: str
+    rank: int | None
+    metric: float | None
+    params: dict[str, Any]
+    stopped_early: bool
+    reason: str
+    started_at: float | None
+    ended_at: float | None
+    seconds: float | None
+
+    @property
+    def job(self) -> str:
+        return self.trial
+
+
+Part = StepFacts | TrialFacts
 
 
 def values_of(job: str, metric: str) -> list[float]:
@@ -95,21 +134,49 @@ def best_of(steps: Mapping[str, StepOutcome], goal: str) -> StepOutcome | None:
     return found
 
 
-def describe(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
-    """
-    Return ``trials``, in the order of their start, and the ``best_trial``, or None.
+def list_steps(folder: RunFolder, outcome: Outcome) -> list[StepFacts]:
+    """List the steps of a pipeline in their order, those too that have not started."""
+    return [
+        _look_at_step(planned, outcome.steps.get(str(planned.get("name"))))
+        for planned in (folder.read_json(folder.graph) or {}).get("steps") or ()
+    ]
 
-    ``metric``: the best value of a trial so far. ``rank``: 1 for the best of those that completed; None for others.
-    """
+
+def _look_at_step(planned: Mapping[str, Any], step: StepOutcome | None) -> StepFacts:
+    name, needs = str(planned.get("name")), list(planned.get("needs") or ())
+    if step is None:
+        return StepFacts(name, status.NOT_STARTED, None, False, "", needs, None, None, "", None)
+    own = _read_own_outcome(step)
+    return StepFacts(
+        name,
+        # A driver says that it starts a step before there is a job of it, and may be killed in between.
+        own.status if own else step.status or status.NOT_STARTED,
+        step.job or None,
+        bool(step.detail.get("reused")),
+        str(step.detail.get("not_reused") or ""),
+        needs,
+        step.started,
+        step.ended,
+        own.why if own else step.reason,
+        step.run_seconds(own, time.time()),
+    )
+
+
+def _read_own_outcome(step: StepOutcome) -> Outcome | None:
+    """Return the outcome of a step under way, by its own events or its engine; None for one that has ended."""
+    folder = RunFolder.for_job(step.job)
+    if step.status or not step.job or not is_own(folder):
+        return None
+    outcome = fold(folder.read_events())
+    return read_outcome(folder) if is_elsewhere(outcome.engine) else outcome
+
+
+def list_trials(folder: RunFolder, outcome: Outcome) -> list[TrialFacts]:
+    """List the trials of a sweep in the order of their start."""
     objective = (folder.read_json(folder.graph) or {}).get("objective") or {}
     goal, metric = str(objective.get("goal")), str(objective.get("primary_metric"))
     ranks = _ranks(outcome.steps, goal)
-    rows = [_row(step, goal, metric, ranks.get(step.step)) for step in outcome.steps.values()]
-    leader = next((row for row in rows if row["rank"] == 1), None)
-    return {
-        "trials": rows,
-        "best_trial": leader and {key: leader[key] for key in ("trial", "metric", "params")},
-    }
+    return [_look_at_trial(step, goal, metric, ranks.get(step.step)) for step in outcome.steps.values()]
 
 
 def _ranks(steps: Mapping[str, StepOutcome], goal: str) -> dict[str, int]:
@@ -124,7 +191,7 @@ def _ranks(steps: Mapping[str, StepOutcome], goal: str) -> dict[str, int]:
     return {step.step: index + 1 for index, step in enumerate(done)}
 
 
-def _row(step: StepOutcome, goal: str, metric: str, rank: int | None) -> dict[str, Any]:
+def _look_at_trial(step: StepOutcome, goal: str, metric: str, rank: int | None) -> TrialFacts:
     state, reason, value = step.status, step.reason, step.detail.get("metric")
     own = None
     if not state:
@@ -133,18 +200,18 @@ def _row(step: StepOutcome, goal: str, metric: str, rank: int | None) -> dict[st
         own = fold(folder.read_events() if is_own(folder) else ())
         state, reason = own.status, own.why
         value = best(values_of(step.job, metric), goal)
-    return {
-        "trial": step.job,
-        "status": state,
-        "rank": rank,
-        "metric": value,
-        "params": step.detail.get("params") or {},
-        "stopped_early": bool(step.detail.get("stopped")),
-        "reason": reason,
-        "started_at": utc(step.started),
-        "ended_at": utc(step.ended),
-        "seconds": step.run_seconds(own, time.time()),
-    }
+    return TrialFacts(
+        step.job,
+        state,
+        rank,
+        value,
+        step.detail.get("params") or {},
+        bool(step.detail.get("stopped")),
+        reason,
+        step.started,
+        step.ended,
+        step.run_seconds(own, time.time()),
+    )
 
 
 # the experiments of an autotuner, which are processes of the job and no jobs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from drumline.contract import events
 from drumline.contract.outcome import fold
 from drumline.contract.words import format_size
-from drumline.control.facts import description
+from drumline.control.facts.job import JobFacts
 from drumline.control.facts.metrics import MetricsReader
 from drumline.control.logs import stream
 from drumline.sdk.notebook.page import render_job
@@ -94,9 +94,8 @@ class LivePage:
         if now >= self._next_metrics or outcome.is_final:
             self._series = self._metrics.look(_METRICS_S).series if outcome.started else []
             self._next_metrics = time.monotonic() + _METRICS_PAUSE_S
-        described = description.describe(self._folder, outcome, brief=True)
-        described["reason"] = described["reason"] or describe_preparation(outcome)
-        page = render_job(described, self._series, tuple(self._lines))
+        facts = JobFacts(self._folder, outcome)
+        page = render_job(facts, self._series, tuple(self._lines), describe_preparation(outcome))
         if page != self._shown:
             self._shown = page
             self._handle.update(self._make_html(page))

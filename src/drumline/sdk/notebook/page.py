@@ -1,21 +1,25 @@
-"""A job as a page in a notebook."""
+"""A JobFacts, and a list of jobs, as pages in a notebook."""
 
 from __future__ import annotations
 
 import time
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import status
+from drumline.contract import folder, status
+from drumline.contract.errors import DrumlineError
 from drumline.contract.words import format_count, format_duration, format_number
-from drumline.control.facts.metrics import draw_course
+from drumline.control.facts.job import read_facts
+from drumline.control.facts.metrics import draw_course, read_metrics
 from drumline.sdk.notebook import look
 from drumline.sdk.notebook.markup import Markup, join, shorten, tag
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
+    from drumline.contract.outcome import Outcome, RankOutcome
+    from drumline.control.facts.job import JobFacts
     from drumline.control.facts.jobs import JobOverview
+    from drumline.control.facts.parts import StepFacts, TrialFacts
     from drumline.tracking.series import Series
 
 _MOST_NUMBERED = 256
@@ -27,128 +31,103 @@ _MOST_TRIALS = 20
 _MOST_PARAMETERS = 6
 _MOST_STEPS = 200
 _COURSE_WIDTH = 20
+_METRICS_S = 2.0
+
+
+def render_current(name: str, workspace: str | None) -> Markup | None:
+    """Return the page of a stored job, as it is now; None for one that is gone. ``workspace``: as of ``folder``."""
+    with folder.workspace(workspace):
+        try:
+            facts = read_facts(name)
+            # The trials of a sweep have theirs in its table.
+            is_sweep = facts.outcome.kind == "sweep"
+            series = () if is_sweep else read_metrics(facts.folder, (), _METRICS_S).series
+            return render_job(facts, series, facts.failed_rank.last_lines if facts.failed_rank else ())
+        except (DrumlineError, OSError):
+            return None
 
 
 def render_job(
-    described: Mapping[str, Any], series: Sequence[Series] = (), lines: Sequence[str] = ()
+    facts: JobFacts, series: Sequence[Series] = (), lines: Sequence[str] = (), preparing: str = ""
 ) -> Markup:
     """
-    Return the page of a job.
-
-    ``described``: as ``description.describe`` returns it. ``series``: what it has logged. ``lines``: of its log.
+    Return the page of a job. ``series``: what it has logged. ``lines``: of its log. ``preparing``: what takes long
+    before its ranks start.
     """
-    parts = [_head(described), _reason(described)]
-    if described["type"] == "pipeline":
-        parts.append(_steps(described.get("steps") or ()))
-    elif described["type"] == "sweep":
-        parts.append(_trials(described))
-    else:
-        parts.append(_ranks(described))
-    if described["type"] != "sweep":
-        parts.append(_metrics(series))
-    if lines:
-        parts.append(look.lines_of(lines))
-    parts.append(_next(described))
-    return look.box(*parts)
+    outcome = facts.outcome
+    reason = outcome.hang or outcome.reason or preparing
+    is_multiline = "\n" in reason
+    return look.box(
+        _head(facts),
+        look.block(shorten(reason, 1000), style="white-space:pre-wrap" if is_multiline else "")
+        if reason
+        else "",
+        _steps(facts.steps),
+        _trials(facts.trials, facts.objective.metric) if facts.trials else "",
+        _ranks(outcome),
+        _metrics(series) if outcome.kind != "sweep" else "",
+        look.lines_of(lines) if lines else "",
+        _next(facts),
+    )
 
 
-def _head(described: Mapping[str, Any]) -> Markup:
-    name = str(described["name"])
-    shown = str(described.get("display_name") or name)
-    facts = [describe_size(described), format_duration(run_seconds(described))]
-    facts += [f"on {described['compute']}"] if described.get("compute") else []
-    facts += [f"attempt {described['attempt']}"] if described.get("attempt") else []
+def _head(facts: JobFacts) -> Markup:
+    name, shown, outcome = facts.name, facts.display_name, facts.outcome
+    words = [_describe_size(facts), format_duration(outcome.run_seconds(time.time()))]
+    words += [f"on {facts.spec['compute']}"] if facts.spec.get("compute") else []
+    words += [f"attempt {len(outcome.attempts)}"] if outcome.attempts else []
     return join(
-        look.badge(str(described["status"])),
+        look.badge(outcome.status),
         " ",
         tag("strong", shorten(name, 80)),
         " ",
         look.quiet(shorten(shown, 80), " · ") if shown != name else "",
-        look.quiet(" · ".join(fact for fact in facts if fact not in ("", "-"))),
+        look.quiet(" · ".join(word for word in words if word not in ("", "-"))),
     )
 
 
-def _reason(described: Mapping[str, Any]) -> Markup:
-    """Return the verdict of a job that failed; of another why it waits, hangs or how it ended."""
-    said = str(described.get("hang") or described.get("reason") or "")
-    if not said:
-        return Markup("")
-    return look.block(shorten(said, 1000), style="white-space:pre-wrap" if "\n" in said else "")
-
-
-def describe_size(described: Mapping[str, Any]) -> str:
+def _describe_size(facts: JobFacts) -> str:
     """Return nodes and processes, trials or steps: ``2 nodes x 4``."""
-    for key, word in (("trials", "trial"), ("steps", "step")):
-        if described["type"] in ("sweep", "pipeline") and key in described:
-            count = len(described[key] or ())
-            return format_count(count, word)
-    ranks = described.get("ranks") or ()
-    if ranks:
-        nodes = len({rank["node"] for rank in ranks})
-        each = -(-len(ranks) // nodes)
-    else:
-        nodes = _count(described.get("resources"), "instance_count")
-        each = _count(described.get("distribution"), "process_count_per_instance")
-    return f"{format_count(nodes, 'node')} x {each}"
-
-
-def _count(part: object, name: str) -> int:
-    value = part.get(name) if isinstance(part, dict) else None
-    return value if isinstance(value, int) and value > 0 else 1
-
-
-def run_seconds(described: Mapping[str, Any]) -> float | None:
-    """Return for how long its ranks ran, or have run; None before that."""
-    begun, ended = (_seconds_of(described.get(key)) for key in ("started_at", "ended_at"))
-    if begun is None or (ended is None and described["status"] in status.TERMINAL):
-        return None
-    return (time.time() if ended is None else ended) - begun
-
-
-def _seconds_of(when: object) -> float | None:
-    try:
-        return datetime.fromisoformat(str(when)).timestamp() if when else None
-    except ValueError:
-        return None
+    if facts.outcome.kind != "command":
+        return format_count(len(facts.parts), "trial" if facts.outcome.kind == "sweep" else "step")
+    counts = facts.ranks_by_node
+    return f"{format_count(len(counts), 'node')} x {max(counts)}" if counts else ""
 
 
 # the ranks of a job
 
 
-def _ranks(described: Mapping[str, Any]) -> Markup:
-    ranks = described.get("ranks") or ()
+def _ranks(outcome: Outcome) -> Markup:
+    ranks = [rank for _, rank in sorted(outcome.ranks.items())]
     if not ranks:
         return Markup("")
-    by_node: dict[int, list[Mapping[str, Any]]] = {}
+    by_node: dict[int, list[RankOutcome]] = {}
     for rank in ranks[:_MOST_CELLS]:
-        by_node.setdefault(rank["node"], []).append(rank)
+        by_node.setdefault(rank.node, []).append(rank)
     is_small = len(ranks) > _MOST_NUMBERED
     rows = [
         tag(
             "div",
             tag("span", f"node-{node}", style="display:inline-block;min-width:5em;opacity:.7;font-size:85%"),
-            *(_cell(rank, described.get("failed_rank"), is_small) for rank in members),
+            *(_cell(rank, outcome.failed_rank, is_small) for rank in members),
         )
         for node, members in sorted(by_node.items())
     ]
-    more = len(ranks) - _MOST_CELLS
-    return look.block(
-        *rows, look.quiet(f"and {more} more ranks") if more > 0 else "", style="line-height:1.3"
+    return look.block(*rows, _more(len(ranks) - _MOST_CELLS, "ranks"), style="line-height:1.3")
+
+
+def _cell(rank: RankOutcome, failed: int | None, is_small: bool) -> Markup:
+    colour = {"running": look.BLUE, "done": look.GREEN}.get(
+        rank.state, look.RED if failed in (None, rank.rank) else look.GREY
     )
-
-
-def _cell(rank: Mapping[str, Any], failed: int | None, is_small: bool) -> Markup:
-    state = str(rank["state"])
-    if state == "running":
-        colour = look.BLUE
-    elif state == "done":
-        colour = look.GREEN
-    else:
-        colour = look.RED if failed in (None, rank["rank"]) else look.GREY
     size = "width:.7em;height:.7em" if is_small else "min-width:2em;padding:0 .2em;font-size:80%"
     style = f"display:inline-block;{size};margin:1px;border-radius:3px;text-align:center;color:#fff;background:{colour}"
-    number = "" if is_small else rank["rank"]
-    return tag("span", number, title=f"rank {rank['rank']} on node {rank['node']}: {state}", style=style)
+    number = "" if is_small else rank.rank
+    return tag("span", number, title=f"rank {rank.rank} on node {rank.node}: {rank.state}", style=style)
+
+
+def _more(count: int, noun: str) -> Markup:
+    return look.quiet(f"and {count} more {noun}") if count > 0 else Markup("")
 
 
 # metrics
@@ -173,77 +152,64 @@ def _metrics(series: Sequence[Series]) -> Markup:
             )
         )
     heads = [("metric", False), ("", False), ("last", True), ("step", True), ("min", True), ("max", True)]
-    more = len(series) - _MOST_METRICS
-    return join(look.table(heads, rows), look.quiet(f"and {more} more metrics") if more > 0 else "")
+    return join(look.table(heads, rows), _more(len(series) - _MOST_METRICS, "metrics"))
 
 
 # sweeps and pipelines
 
 
-def _trials(described: Mapping[str, Any]) -> Markup:
-    trials = sorted(
-        described.get("trials") or (), key=lambda one: (one.get("rank") is None, one.get("rank") or 0)
-    )
-    if not trials:
-        return Markup("")
-    names = list(dict.fromkeys(str(key) for trial in trials for key in trial.get("params") or ()))[
-        :_MOST_PARAMETERS
-    ]
+def _trials(trials: Sequence[TrialFacts], metric_name: str) -> Markup:
+    names = list(dict.fromkeys(str(key) for trial in trials for key in trial.params))[:_MOST_PARAMETERS]
     rows = []
     for trial in trials[:_MOST_TRIALS]:
-        params = trial.get("params") or {}
-        is_best = trial.get("rank") == 1
-        metric = format_number(trial.get("metric"))
-        state = "Stopped early" if trial.get("stopped_early") else str(trial.get("status") or "")
+        name, metric = shorten(trial.trial, 50), format_number(trial.metric)
+        state = "Stopped early" if trial.stopped_early else trial.status
+        is_best = trial.rank == 1
         rows.append(
             (
-                tag("strong", shorten(trial["trial"], 50)) if is_best else shorten(trial["trial"], 50),
-                tag("span", state, style=f"color:{look.choose_colour(str(trial.get('status')))}"),
-                trial.get("rank") or "-",
+                tag("strong", name) if is_best else name,
+                tag("span", state, style=f"color:{look.choose_colour(trial.status)}"),
+                trial.rank or "-",
                 tag("strong", metric) if is_best else metric,
-                *(shorten(_parameter(params, name), 30) for name in names),
+                *(shorten(_parameter(trial.params.get(name)), 30) for name in names),
             )
         )
-    metric_name = "metric"
-    objective = described.get("objective")
-    if isinstance(objective, dict) and objective.get("primary_metric"):
-        metric_name = shorten(objective["primary_metric"], 30)
-    heads = [("trial", False), ("status", False), ("rank", True), (metric_name, True)]
+    heads = [
+        ("trial", False),
+        ("status", False),
+        ("rank", True),
+        (shorten(metric_name or "metric", 30), True),
+    ]
     heads += [(shorten(name, 30), True) for name in names]
-    more = len(trials) - _MOST_TRIALS
-    return join(look.table(heads, rows), look.quiet(f"and {more} more trials") if more > 0 else "")
+    return join(look.table(heads, rows), _more(len(trials) - _MOST_TRIALS, "trials"))
 
 
-def _parameter(params: Mapping[str, Any], name: str) -> str:
-    value = params.get(name)
+def _parameter(value: Any) -> str:
     return format_number(value) if value is None or isinstance(value, float) else str(value)
 
 
-def _steps(steps: Sequence[Mapping[str, Any]]) -> Markup:
+def _steps(steps: Sequence[StepFacts]) -> Markup:
     if not steps:
         return Markup("")
     rows = [
         (
-            shorten(step["step"], 50),
-            look.badge("Reused" if step.get("reused") else str(step["status"])),
-            shorten(", ".join(map(str, step.get("needs") or ())) or "-", 50),
-            shorten(step.get("job") or "-", 50),
-            shorten(step.get("reason") or "", 80),
+            shorten(step.step, 50),
+            look.badge("Reused" if step.reused else step.status),
+            shorten(", ".join(map(str, step.needs)) or "-", 50),
+            shorten(step.job or "-", 50),
+            shorten(step.reason, 80),
         )
         for step in steps[:_MOST_STEPS]
     ]
-    more = len(steps) - _MOST_STEPS
     heads = [("step", False), ("status", False), ("needs", False), ("job", False), ("", False)]
-    return join(look.table(heads, rows), look.quiet(f"and {more} more steps") if more > 0 else "")
+    return join(look.table(heads, rows), _more(len(steps) - _MOST_STEPS, "steps"))
 
 
-def _next(described: Mapping[str, Any]) -> Markup:
-    name, state = described["name"], described["status"]
-    if state == status.FAILED and described["type"] == "command" and described.get("failed_rank") is not None:
-        return look.next_step(f'ml_client.jobs.logs("{name}", rank={described["failed_rank"]}, tail=50)')
-    if state not in status.TERMINAL:
-        return look.next_step(f'ml_client.jobs.stream("{name}")')
-    return Markup("")
+def _next(facts: JobFacts) -> Markup:
+    outcome = facts.outcome
+    if outcome.status == status.FAILED and outcome.kind == "command" and outcome.failed_rank is not None:
+        return look.next_step(f'ml_client.jobs.logs("{facts.name}", rank={outcome.failed_rank}, tail=50)')
+    return Markup("") if outcome.is_final else look.next_step(f'ml_client.jobs.stream("{facts.name}")')
 
 
 # lists

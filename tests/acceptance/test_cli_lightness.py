@@ -45,7 +45,6 @@ CREATE = HELP | {
     "drumline.control.settings",
     "drumline.control.settings.tracking",
     "drumline.control.submission",
-    "drumline.control.submission.fields",
     "drumline.control.submission.planning",
     "drumline.control.submission.run_folder",
     "drumline.control.submission.submit",

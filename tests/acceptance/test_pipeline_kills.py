@@ -28,7 +28,7 @@ from waiting import wait_until
 from drumline import load_job
 from drumline.contract.folder import RunFolder
 from drumline.control.driver import process
-from drumline.control.jobs import driver_process
+from drumline.control.jobs import recovery
 from drumline.control.submission.submit import submit
 
 
@@ -41,7 +41,7 @@ def pipeline(tmp_path, monkeypatch):
         "c": {"type": "pipeline", "jobs": {"d": step(counts(tmp_path / "d"))}},
     }
     with monkeypatch.context() as patched:
-        patched.setattr(driver_process, "start_driver", lambda *_: None)
+        patched.setattr(recovery, "start_driver", lambda *_: None)
         submit(load_job(write_pipeline(tmp_path, steps, outputs={"r": None})))
     return RunFolder.for_job("p")
 
@@ -83,9 +83,9 @@ def drive(folder, place, after, call):
         ("drumline.contract.folder.RunFolder.write", True, 3),  # with a job's file
         ("drumline.contract.folder.RunFolder.begin", False, 1),  # all but the first event
         ("drumline.contract.folder.RunFolder.begin", True, 1),  # a job that nobody supervises
-        ("drumline.control.driver.fork.fork_supervisor", True, 1),  # its supervisor is on its way
+        ("drumline.control.driver.children.fork_supervisor", True, 1),  # its supervisor is on its way
         ("drumline.contract.folder.RunFolder.begin", True, 2),  # the inner pipeline has no driver
-        ("drumline.control.jobs.driver_process.start_driver", True, 1),  # its driver is on its way
+        ("drumline.control.jobs.recovery.start_driver", True, 1),  # its driver is on its way
         ("drumline.control.driver.reuse.remember", True, 1),  # a has ended, and nobody has noted it
         ("drumline.control.driver.pipeline.link_output", True, 1),  # the pipeline's output is there
         ("drumline.control.assets.registration.register_outputs", True, 1),  # all have ended, but the whole

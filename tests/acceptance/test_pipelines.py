@@ -30,9 +30,9 @@ from drumline import load_job
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
 from drumline.control.driver import children, process, reuse
-from drumline.control.driver.pipeline import drive as drive_pipeline
+from drumline.control.driver.pipeline import PipelineDriver
 from drumline.control.facts import description
-from drumline.control.jobs import driver_process
+from drumline.control.jobs import recovery
 from drumline.control.jobs.ending import cancel
 from drumline.control.submission.submit import submit
 from drumline.control.upkeep import pruning
@@ -763,7 +763,7 @@ def test_an_end_that_is_asked_for_between_two_steps_is_none_that_went_well(druml
         return iter(())
 
     monkeypatch.setattr(children.ChildJobs, "collect_ended", asked_for_meanwhile)
-    assert drive_pipeline(folder, os.pipe()[0])[:1] == ("Canceled",)
+    assert PipelineDriver(folder, os.pipe()[0]).run()[:1] == ("Canceled",)
 
 
 def test_another_driver_knows_which_step_failed_first(drumline_home):
@@ -774,7 +774,7 @@ def test_another_driver_knows_which_step_failed_first(drumline_home):
         e.StepEnded(3, "b", "Failed", "it was wrong"),
         e.StepEnded(4, "a", "Canceled", "canceled by its pipeline"),
     )
-    assert drive_pipeline(folder, os.pipe()[0]).reason == "step b failed: it was wrong"
+    assert PipelineDriver(folder, os.pipe()[0]).run().reason == "step b failed: it was wrong"
 
 
 def test_a_driver_that_fails_at_once_leaves_no_more_events_each_time(drumline_home, monkeypatch):
@@ -784,7 +784,7 @@ def test_a_driver_that_fails_at_once_leaves_no_more_events_each_time(drumline_ho
     sizes = set()
     for _ in range(3):
         with pytest.raises(ZeroDivisionError):
-            drive_pipeline(folder, os.pipe()[0])
+            PipelineDriver(folder, os.pipe()[0]).run()
         sizes.add(os.path.getsize(folder.events))
     assert len(sizes) == 1  # By which its guard knows that it gets nowhere.
 
@@ -866,7 +866,7 @@ def drive_here(tmp_path, monkeypatch):
 
     def to_end(steps, name, change):
         with monkeypatch.context() as patched:
-            patched.setattr(driver_process, "start_driver", lambda *_: None)
+            patched.setattr(recovery, "start_driver", lambda *_: None)
             submit(load_job(write_pipeline(tmp_path, steps, name)))
         child = os.fork()
         if not child:

@@ -324,10 +324,10 @@ def _hash_input(given: Mapping[str, Any]) -> str | None:
     path = str(given.get("path") or "")
     if not os.path.isabs(path):
         return None
-    from drumline.control.driver import contents
+    from drumline.control.driver import reuse
 
     try:
-        return contents.digest_of(path)[:12]
+        return reuse.digest_of(path)[:12]
     except OSError:
         return None
 

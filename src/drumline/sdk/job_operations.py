@@ -186,10 +186,10 @@ class JobOperations(JobViews):
         print_warnings(need.what for need in pruning.delete_jobs([name]).needs)
 
     def archive(self, name: str) -> None:
-        listing.archive(name)
+        listing.set_archived(name, archived=True)
 
     def restore(self, name: str) -> None:
-        listing.restore(name)
+        listing.set_archived(name, archived=False)
 
     def update(
         self,

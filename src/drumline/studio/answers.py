@@ -63,13 +63,13 @@ def encode(value: Any) -> bytes:
     if isinstance(value, dict):
         return (
             b"{"
-            + b",".join(_encode_whole(str(key)) + b":" + _encode_value(one) for key, one in value.items())
+            + b",".join(_encode_whole(str(key)) + b":" + _encode_list(one) for key, one in value.items())
             + b"}"
         )
     return _encode_whole(value)
 
 
-def _encode_value(value: Any) -> bytes:
+def _encode_list(value: Any) -> bytes:
     if isinstance(value, list) and len(value) >= _LONG:
         return b"[" + b",".join(map(_encode_whole, value)) + b"]"
     return _encode_whole(value)
@@ -84,12 +84,10 @@ def _encode_whole(value: Any) -> bytes:
 
 
 def _dump(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False, default=_to_plain)
+    def to_plain(value: Any) -> Any:
+        return list(map(_to_finite, value)) if isinstance(value, array) else str(value)
 
-
-def _to_plain(value: Any) -> Any:
-    """Return an array of numbers as a list, with null for what is none, and anything else as text."""
-    return list(map(_to_finite, value)) if isinstance(value, array) else str(value)
+    return json.dumps(value, separators=(",", ":"), allow_nan=False, default=to_plain)
 
 
 def _to_finite(value: Any) -> Any:

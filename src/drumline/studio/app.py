@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from drumline.studio.security import Refusal
     from drumline.studio.settings import StudioSettings, Tokens
 
-NOUNS = ("account", "jobs", "job", "actions", "logs", "series", "files", "machine")
+NOUNS = ("jobs", "job", "logs", "machine")
 """The modules of ``routes/``; each has its ROUTES."""
 
 _MOST_THREADS = 8

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from typing import TYPE_CHECKING, Any, cast
 
 import uvicorn
@@ -32,10 +31,16 @@ _GRACE_S = 1
 
 def make_server(app: ASGIApp, context: ssl.SSLContext | None) -> uvicorn.Server:
     """Return the server of an application, with TLS where there is a context."""
+    strangers = Strangers()
+
+    def connect(**given: Any) -> asyncio.Protocol:
+        connection = Connection(strangers, **given)
+        return connection if context is None else TlsDoor(connection, strangers, context)
+
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http=cast("type[asyncio.Protocol]", functools.partial(_make_connection, Strangers(), context)),
+        http=cast("type[asyncio.Protocol]", connect),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -46,11 +51,6 @@ def make_server(app: ASGIApp, context: ssl.SSLContext | None) -> uvicorn.Server:
         timeout_graceful_shutdown=_GRACE_S,
     )
     return uvicorn.Server(config)
-
-
-def _make_connection(strangers: Strangers, context: ssl.SSLContext | None, **given: Any) -> asyncio.Protocol:
-    connection = Connection(strangers, **given)
-    return connection if context is None else TlsDoor(connection, strangers, context)
 
 
 class Strangers:

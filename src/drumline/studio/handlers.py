@@ -45,7 +45,7 @@ def wrap(handler: Handler, settings: StudioSettings) -> Callable[[Request], Awai
     Make an endpoint of a handler, which is called with the request's workspace chosen, in a thread unless it is a
     coroutine, and returns an answer or what becomes JSON.
     """
-    call = in_turns(handler)
+    call = _in_turns(handler)
 
     async def respond(request: Request) -> Response:
         try:
@@ -102,7 +102,7 @@ async def _read_body(request: Request) -> dict[str, Any]:
     return found
 
 
-def in_turns(handler: Callable[[Request], Any]) -> Callable[[Request], Awaitable[Any]]:
+def _in_turns(handler: Callable[[Request], Any]) -> Callable[[Request], Awaitable[Any]]:
     """
     Make a coroutine of a handler, which runs in a thread unless it is one already.
 

@@ -7,6 +7,7 @@ import hashlib
 import os
 import time
 from functools import lru_cache
+from html import escape
 from typing import TYPE_CHECKING
 
 from starlette.responses import HTMLResponse, Response
@@ -82,10 +83,13 @@ class Pages:
         once = request.query_params.get("once")
         if once is None or request.method != "GET":
             return _render("login.html")
-        if not _is_opened_by_somebody(request) or not self._tokens.redeem(once):
+        # As a page, not by one of another site, as an image or in a frame. Programs and old browsers say neither.
+        site = request.headers.get("sec-fetch-site", "none")
+        is_page = site in ("none", "same-origin") or request.headers.get("sec-fetch-dest") == "document"
+        if not is_page or not self._tokens.redeem(once):
             return _render("login.html", 401)
         # A redirect would come from the page that had the link, and SameSite=Strict would keep the cookie back.
-        to = _escape(choose_target(request.query_params.get("to", "/")))
+        to = escape(choose_target(request.query_params.get("to", "/")), quote=True)
         page = f'<!doctype html><meta http-equiv="refresh" content="0;url={to}"><title>Drumline</title>'
         return self._with_cookie(HTMLResponse(page))
 
@@ -109,14 +113,6 @@ class Pages:
         return answer
 
 
-def _is_opened_by_somebody(request: Request) -> bool:
-    """Whether a login is opened as a page, and not loaded by a page of another site, as an image or in a frame."""
-    headers = request.headers
-    # A program, and an old browser, say neither.
-    is_own = headers.get("sec-fetch-site", "none") in ("none", "same-origin")
-    return is_own or headers.get("sec-fetch-dest") == "document"
-
-
 def choose_target(to: str) -> str:
     """
     Return the page that a login leads to: a path of this server, never another one.
@@ -126,12 +122,6 @@ def choose_target(to: str) -> str:
     """
     is_path = to.startswith("/") and not to.startswith("//") and "\\" not in to
     return to if is_path and to.isprintable() and to.isascii() else "/"
-
-
-def _escape(text: str) -> str:
-    from html import escape
-
-    return escape(text, quote=True)
 
 
 def refuse(scope: Scope, refusal: Refusal) -> Response:

@@ -12,6 +12,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
+
 from drumline.contract.words import format_size
 from drumline.studio.settings import LOOPBACK_NAMES
 
@@ -77,7 +79,7 @@ class Guard:
         elif scope["type"] == "http":
             refusal = self.check(scope)
             if refusal is None and not is_public(scope["method"], scope["path"]):
-                scope.get("state", {}).get("welcome", _do_nothing)()
+                scope.get("state", {}).get("welcome", lambda: None)()
             answer = self._app if refusal is None else self._refuse(scope, refusal)
             await answer(scope, receive, _add_headers(send))
         else:
@@ -85,19 +87,18 @@ class Guard:
 
     def check(self, scope: Scope) -> Refusal | None:
         """Return why the request is refused; None: it may pass."""
-        headers = Headers(scope)
+        headers = Headers(scope=scope)
         method, path = str(scope["method"]), str(scope["path"])
         return (
             self._check_host(scope, headers)
-            or _check_method(method)
+            or (None if method in _METHODS else Refusal(405, f"there is no {method[:20]} here"))
             or self._check_origin(method, path, headers)
             or self._check_caller(method, path, headers)
             or _check_body(method, path, headers)
         )
 
     def _check_host(self, scope: Scope, headers: Headers) -> Refusal | None:
-        host = headers.only("host")
-        known = _HOST.fullmatch(host or "")
+        known = _HOST.fullmatch(_get_only(headers, "host") or "")
         name = known[1].lower() if known else ""
         if name in LOOPBACK_NAMES or name in self._settings.names:
             return None
@@ -109,12 +110,13 @@ class Guard:
 
     def _check_origin(self, method: str, path: str, headers: Headers) -> Refusal | None:
         """Refuse what another page makes a browser send. Pages themselves may be linked to from anywhere."""
-        if not _is_api(path) and method in _READING:
+        is_api = path == "/api" or path.startswith("/api/")
+        if not is_api and method in _READING:
             return None
-        sites, origins = headers.all("sec-fetch-site"), headers.all("origin")
+        sites, origins = headers.getlist("sec-fetch-site"), headers.getlist("origin")
         wanted = ("same-origin", "none") if method in _READING else ("same-origin",)
         is_own = all(site in wanted for site in sites) and all(
-            _host_of(origin) == headers.only("host") for origin in origins
+            _host_of(origin) == _get_only(headers, "host") for origin in origins
         )
         # Browsers name the origin of every change; a program has a token.
         is_named = bool(sites or origins) or method in _READING or "authorization" in headers
@@ -125,10 +127,13 @@ class Guard:
     def _check_caller(self, method: str, path: str, headers: Headers) -> Refusal | None:
         if is_public(method, path):
             return None
-        given = headers.all("authorization")
+        given = headers.getlist("authorization")
         if not given:
-            cookies = headers.cookies(self._settings.cookie)
-            if any(map(self._tokens.is_session, cookies)):
+            parts = (part for line in headers.getlist("cookie") for part in line.split(";"))
+            cookies = (part.strip().partition("=") for part in parts)
+            if any(
+                name == self._settings.cookie and self._tokens.is_session(value) for name, _, value in cookies
+            ):
                 return None
         was_locked = self._tokens.is_locked
         # The right one passes when others have been wrong: else whoever sends wrong ones locks everybody out.
@@ -142,32 +147,10 @@ class Guard:
         )
 
 
-class Headers:
-    """The headers of a request, by name in lower case."""
-
-    def __init__(self, scope: Scope) -> None:
-        self._values: dict[str, list[str]] = {}
-        for name, value in scope["headers"]:
-            self._values.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
-
-    def all(self, name: str) -> list[str]:
-        return self._values.get(name, [])
-
-    def only(self, name: str) -> str | None:
-        """Return the value of a header that is there once."""
-        values = self.all(name)
-        return values[0] if len(values) == 1 else None
-
-    def cookies(self, name: str) -> list[str]:
-        parts = [part.strip().partition("=") for line in self.all("cookie") for part in line.split(";")]
-        return [value for known, _, value in parts if known == name]
-
-
-def _is_api(path: str) -> bool:
-    return path == "/api" or path.startswith("/api/")
+def _get_only(headers: Headers, name: str) -> str | None:
+    """Return the value of a header that is there once."""
+    values = headers.getlist(name)
+    return values[0] if len(values) == 1 else None
 
 
 def is_public(method: str, path: str) -> bool:
@@ -184,20 +167,16 @@ def _host_of(origin: str) -> str:
     return parts.netloc if parts.scheme in ("http", "https") else ""
 
 
-def _check_method(method: str) -> Refusal | None:
-    return None if method in _METHODS else Refusal(405, f"there is no {method[:20]} here")
-
-
 def _check_body(method: str, path: str, headers: Headers) -> Refusal | None:
     """Refuse a change that is not JSON: a form of another page can send none."""
     if method in _READING:
         return None
-    kind = (headers.only("content-type") or "").partition(";")[0].strip().lower()
+    kind = (_get_only(headers, "content-type") or "").partition(";")[0].strip().lower()
     if kind != "application/json":
         return Refusal(415, "a change must be JSON", "Content-Type: application/json")
     most = limit_body(method, path)
     # int() takes neither every digit nor every length.
-    length = headers.only("content-length") or "0"
+    length = _get_only(headers, "content-length") or "0"
     if not (length.isascii() and length.isdigit() and len(length) < 20) or int(length) > most:
         return Refusal(413, f"the body is larger than {format_size(most)}")
     return None
@@ -206,10 +185,6 @@ def _check_body(method: str, path: str, headers: Headers) -> Refusal | None:
 def limit_body(method: str, path: str) -> int:
     """Return how many bytes may be sent there: few where anybody may."""
     return MOST_PUBLIC_BODY_BYTES if is_public(method, path) else MOST_BODY_BYTES
-
-
-def _do_nothing() -> None:
-    pass
 
 
 def _add_headers(send: Send) -> Send:

@@ -474,7 +474,7 @@ def test_a_model_that_is_elsewhere_is_not_one_of_the_same_name(here, path, said)
 
 @pytest.mark.parametrize("which", ["versions/2", "labels/latest"])
 def test_a_component_of_ours_stands_in_for_a_registrys(which):
-    from drumline.control.submission.fields import find_component
+    from drumline.control.submission.planning import find_component
 
     reference = f"azureml://registries/azureml/components/scorer/{which}"
     with pytest.raises(NotFoundError, match="in a registry of Azure's, which is not asked") as caught:

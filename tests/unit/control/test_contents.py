@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from drumline.control.driver import contents
-from drumline.control.driver.contents import digest_of
+from drumline.control.driver import reuse
+from drumline.control.driver.reuse import digest_of
 from drumline.staging import file_copy
 
 
@@ -42,9 +42,9 @@ def test_equal_folders_are_equal_wherever_they_are(data):
         lambda folder: (folder / "link").symlink_to("nowhere"),
     ],
 )
-@pytest.mark.parametrize("most_bytes", [contents.MOST_BYTES, 1])
+@pytest.mark.parametrize("most_bytes", [reuse.MOST_BYTES, 1])
 def test_every_change_is_seen(data, change, most_bytes, monkeypatch):
-    monkeypatch.setattr(contents, "MOST_BYTES", most_bytes)
+    monkeypatch.setattr(reuse, "MOST_BYTES", most_bytes)
     before = digest_of(str(data))
     assert digest_of(str(data)) == before
     change(data)
@@ -69,17 +69,17 @@ def test_links_are_followed_but_not_in_circles(data, tmp_path):
 
 
 def test_a_large_file_that_has_not_changed_is_read_once(data, monkeypatch):
-    monkeypatch.setattr(contents, "_WORTH_BYTES", 1)
+    monkeypatch.setattr(reuse, "_WORTH_BYTES", 1)
     monkeypatch.setattr(file_copy, "SETTLED_S", -60.0)
     before = digest_of(str(data))
     opened = []
-    monkeypatch.setattr(contents, "_read", lambda file, real: opened.append(real))
+    monkeypatch.setattr(reuse, "_read_digest", lambda file, real: opened.append(real))
     assert (digest_of(str(data)), opened) == (before, [])
 
 
 def test_a_file_that_was_changed_just_now_is_read_again(data, drumline_home, monkeypatch):
     """Its time of writing can be set back; that of the change of what is known of it cannot."""
-    monkeypatch.setattr(contents, "_WORTH_BYTES", 1)
+    monkeypatch.setattr(reuse, "_WORTH_BYTES", 1)
     os.utime(data / "a", (1e9, 1e9))
     digest_of(str(data))
     assert not (drumline_home / "reuse").exists()
@@ -87,7 +87,7 @@ def test_a_file_that_was_changed_just_now_is_read_again(data, drumline_home, mon
 
 @pytest.mark.parametrize("swapped_in", ["pipe", "changed"])
 def test_a_file_that_is_swapped_meanwhile_is_refused_and_hangs_nothing(data, monkeypatch, swapped_in):
-    listed = contents._files
+    listed = reuse._files
 
     def swap(*arguments):
         files = listed(*arguments)
@@ -95,7 +95,7 @@ def test_a_file_that_is_swapped_meanwhile_is_refused_and_hangs_nothing(data, mon
         os.mkfifo(data / "a") if swapped_in == "pipe" else (data / "a").write_text("changed")
         return files
 
-    monkeypatch.setattr(contents, "_files", swap)
+    monkeypatch.setattr(reuse, "_files", swap)
     with pytest.raises(OSError, match="changed while it was compared"):
         digest_of(str(data))
 
@@ -123,6 +123,6 @@ def test_a_folder_with_a_pipe_is_refused(data):
 
 @pytest.mark.parametrize(("limit", "value"), [("MOST_FILES", 1), ("MOST_S", -1.0)])
 def test_too_much_to_compare_is_not_compared(data, limit, value, monkeypatch):
-    monkeypatch.setattr(contents, limit, value)
+    monkeypatch.setattr(reuse, limit, value)
     with pytest.raises(OSError, match="too m"):
         digest_of(str(data))

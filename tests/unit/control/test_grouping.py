@@ -1,8 +1,7 @@
 """What several steps are warned about alike."""
 
 from drumline import load_job
-from drumline.control.submission.driven import prepare, warnings_of
-from drumline.control.submission.warning_groups import group_warnings
+from drumline.control.submission.driven import group_warnings, prepare, warnings_of
 
 
 def test_more_steps_than_can_be_named_are_counted():

@@ -18,7 +18,7 @@ from drumline.control.facts.job import describe_job
 from drumline.control.facts.ranks import describe_ranks, describe_variables
 from drumline.control.facts.start import describe_timeline, make_trace
 from drumline.control.logs.line_queries import read_lines
-from drumline.control.machine import node_list, queue_view
+from drumline.control.machine import queue_view
 from drumline.spec.registered.assets import Data
 from drumline.tracking.metric_file import MetricFile
 
@@ -312,7 +312,7 @@ def test_an_empty_queue_is_told_and_nothing_is_made_for_it(drumline_home):
 
 
 def test_nodes_and_assets_of_a_new_home_are_this_machine_and_its_datastores(drumline_home):
-    told = node_list.describe_nodes()
+    told = queue_view.describe_nodes()
     assert [(one["name"], one["reason"]) for one in told["computes"]] == [("local", "")]
     assert told["nodes"][0]["compute"] == "local"
     assert told["sentence"].startswith("1 node of 1 compute")

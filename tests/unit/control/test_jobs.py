@@ -75,7 +75,7 @@ def test_an_index_that_is_of_no_use_hides_no_job(drumline_home, tmp_path, monkey
         else:
             patch.setattr(Index, "_begin", fail)
         assert listing.names() == ["one", "other"]
-        assert listing.archive("one")
+        assert listing.set_archived("one", archived=True)
         assert listing.names() == ["other"]
         jobs = KnownJobs()
         assert [job.name for job in jobs.overviews(["one", "other"])] == ["one", "other"]
@@ -96,7 +96,7 @@ def test_an_index_that_misses_a_change_for_want_of_room_is_made_anew(drumline_ho
 
     with monkeypatch.context() as patch:
         patch.setattr(Index, "_begin", fail)
-        listing.archive("one")
+        listing.set_archived("one", archived=True)
     assert listing.names() == ["other"]
 
 

@@ -71,7 +71,7 @@ def test_last_is_the_newest_job_that_lists_show(make):
     make("pipe", kind="pipeline")
     make("pipe-step", parent="pipe")
     make("hidden")
-    listing.archive("hidden")
+    listing.set_archived("hidden", archived=True)
     assert naming.find_name("@last") == "pipe"
 
 

@@ -34,7 +34,7 @@ class Driven:
         folder = RunFolder.for_job(sweep.name)
         folder.create()
         folder.write(folder.graph, json.dumps(driven.prepare(sweep)[0]))
-        self.driver = tune._TuneDriver(folder, -1)
+        self.driver = tune.TuneDriver(folder, -1)
         self.stopped = {}
         self.driver._children.cancel = lambda name, by, at_once: self.stopped.update({name: by})
 

@@ -276,7 +276,7 @@ def test_old_jobs_go_and_what_is_needed_stays(make, home, capsys):
     make("young", days=3)
     make("failed", status="Failed", days=50)
     make("archived")
-    listing.archive("archived")
+    listing.set_archived("archived", archived=True)
     make("runs", days=None)
     make("reused", parent_job_name="gone")
     make("p", days=2, steps={"train": "reused"})
@@ -320,7 +320,7 @@ def test_old_jobs_go_and_what_is_needed_stays(make, home, capsys):
 def test_archived_jobs_that_stay_are_listed(make, capsys):
     make("old")
     make("archived")
-    listing.archive("archived")
+    listing.set_archived("archived", archived=True)
     kept = ["kept: archived: it is archived", "archived jobs go too with --include-archived"]
     assert prune("--dry-run", "-o", "table") == 0
     assert capsys.readouterr().out.splitlines()[-2:] == kept

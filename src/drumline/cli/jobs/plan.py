@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from drumline.contract.plan import NodeTask, Plan, RankTask
-    from drumline.control.submission.pipeline import PlannedStep
+    from drumline.control.submission.driven import PlannedStep
 
 
 _MAX_WORD_LENGTH = 500
@@ -71,7 +71,7 @@ def _plan(arguments: Namespace) -> int:
 
 
 def _plan_steps(job: Any, arguments: Namespace) -> int:
-    from drumline.control.submission.pipeline import check_pipeline
+    from drumline.control.submission.driven import check_pipeline
 
     looked, warnings = check_pipeline(job)
     output.print_warnings([*job._warnings, *warnings])

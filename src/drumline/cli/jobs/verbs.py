@@ -41,14 +41,14 @@ def _archive_arguments(parser: Parser) -> None:
 
 def _archive(arguments: Namespace) -> int:
     name = get_name(arguments, "job", "archiving", changes=True)
-    if not listing.archive(name):
+    if not listing.set_archived(name, archived=True):
         print(f"job {name} is archived already", file=sys.stderr)
     return 0
 
 
 def _restore(arguments: Namespace) -> int:
     name = get_name(arguments, "job", "restoring", changes=True)
-    if not listing.restore(name):
+    if not listing.set_archived(name, archived=False):
         print(f"job {name} is not archived", file=sys.stderr)
     return 0
 

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-import select
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from drumline.contract.folder import RunFolder, load_plain
 from drumline.contract.outcome import Outcome, fold
 from drumline.contract.record import NamedTuple
 from drumline.contract.secrets import list_names
-from drumline.control.jobs import driver_process, ending, lookup
+from drumline.control.jobs import ending, lookup, recovery
 from drumline.control.jobs.recovery import recover
 from drumline.control.submission import run_folder, secrets
 from drumline.engines.table import engine, is_elsewhere
@@ -107,7 +107,10 @@ class ChildJobs:
 
         One that cannot be submitted has ended: Failed, with what is wrong.
         """
-        wanted = job.name or self._name_for(step)
+        wanted = job.name or f"{self.folder.name}-{step}"
+        if len(wanted) > _MOST_NAME:
+            digest = hashlib.sha256(wanted.encode()).hexdigest()[:12]
+            wanted = f"{wanted[: _MOST_NAME - 13]}-{digest}"
         known = self.steps.get(step)
         if known is not None and (known.status or self.is_there(step)):
             return
@@ -135,7 +138,6 @@ class ChildJobs:
     def _start(self, job: Job) -> str:
         """Submit the job; return why that failed, or an empty text."""
         # Not needed by the guard, which the submitting command waits for.
-        from drumline.control.driver.fork import fork_supervisor
         from drumline.control.submission.submit import submit
 
         try:
@@ -148,13 +150,6 @@ class ChildJobs:
         except OSError as error:
             return f"it could not be submitted: {describe_os_error(error)}"
         return ""
-
-    def _name_for(self, step: str) -> str:
-        name = f"{self.folder.name}-{step}"
-        if len(name) <= _MOST_NAME:
-            return name
-        digest = hashlib.sha256(name.encode()).hexdigest()[:12]
-        return f"{name[: _MOST_NAME - 13]}-{digest}"
 
     def _free_name(self, wanted: str) -> str:
         """Return a name that no other job has."""
@@ -184,7 +179,9 @@ class ChildJobs:
                 continue
             outcome = self.outcome_of(name)
             # Another driver may have taken the place of one that ended.
-            self._forget(name)
+            pidfd = self._pidfds.pop(name, None)
+            if pidfd is not None:
+                os.close(pidfd)
             if outcome.is_final:
                 self._elsewhere.discard(name)
                 yield name, outcome
@@ -203,14 +200,7 @@ class ChildJobs:
         pidfd = self._pidfds.get(name)
         if pidfd is None:
             return self._next_look.get(name, 0.0) > now
-        poll = select.poll()
-        poll.register(pidfd, select.POLLIN)
-        return not poll.poll(0)
-
-    def _forget(self, name: str) -> None:
-        pidfd = self._pidfds.pop(name, None)
-        if pidfd is not None:
-            os.close(pidfd)
+        return not ending.wait_until_readable((pidfd,), 0.0)
 
     def wait(self, longest_s: float = _POLL_S) -> None:
         """Wait until a job's supervisor ends, this driver is woken, or the time is over."""
@@ -222,13 +212,9 @@ class ChildJobs:
                     self._pidfds[name] = pidfd
                 else:
                     longest_s = min(longest_s, self._soon(name))
-        poll = select.poll()
-        for descriptor in (self._wake, *self._pidfds.values()):
-            poll.register(descriptor, select.POLLIN)
-        ready = poll.poll(max(0.0, longest_s) * 1000)
-        if any(descriptor == self._wake for descriptor, _ in ready):
-            with contextlib.suppress(BlockingIOError):
-                os.read(self._wake, 4096)
+        ending.wait_until_readable((self._wake, *self._pidfds.values()), longest_s)
+        if ending.wait_until_readable((self._wake,), 0.0):
+            os.read(self._wake, 4096)
 
     def cancel(self, step: str, by: str, *, at_once: bool = False) -> None:
         """Request the end of the step's job; may be called again."""
@@ -273,6 +259,34 @@ def read_graph(folder: RunFolder) -> dict[str, Any]:
     return data
 
 
+def fork_supervisor(path: str, secrets: str = "") -> None:
+    """
+    Start the supervisor of that run folder as a fork of the driver, which is ours, has one thread, and has its modules
+    loaded. It is forked twice: it has its own session and is not this process's child.
+
+    ``secrets``: the job's, as ``contract.secrets`` passes them on.
+    """
+    # Not needed by the guard.
+    from drumline.supervisor.main import supervise
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    supervisor = os.fork()
+    if supervisor:
+        with contextlib.suppress(OSError):  # The supervisor says so.
+            RunFolder(path).hand_over(supervisor)
+        os._exit(0)
+    code = 1
+    try:
+        code = supervise(path, secrets=secrets)
+    finally:
+        os._exit(code)
+
+
 # submissions that were cut off
 
 
@@ -294,11 +308,13 @@ def complete_submission(folder: RunFolder, parent: str) -> bool:
         return False
     outcome = fold(folder.read_events())
     if outcome.is_final:
-        return not _never_began(folder, outcome)
+        # One that was written off before it had a supervisor never began.
+        is_written_off = outcome.status == status.FAILED and not is_elsewhere(outcome.engine)
+        return not is_written_off or bool(folder.read_json(folder.supervisor))
     if outcome.kind != "command":
         if not identity.is_alive(folder.read_json(folder.supervisor)):
             names = list_names(folder.read_json(folder.graph))
-            driver_process.restart_driver(folder, secrets.find_held(names))
+            recovery.restart_driver(folder, secrets.find_held(names))
     elif is_elsewhere(outcome.engine):
         _complete_elsewhere(folder, outcome)
     elif not os.path.exists(folder.supervisor):
@@ -320,12 +336,6 @@ def _clear(folder: RunFolder, parent: str) -> None:
         time.sleep(_JOB_FILE_POLL_S)
     if not folder.exists() and (not os.path.exists(folder.job) or not belongs_to_another(folder, parent)):
         run_folder.remove_folder(folder)
-
-
-def _never_began(folder: RunFolder, outcome: Outcome) -> bool:
-    """Return whether the job was written off before it had a supervisor."""
-    is_written_off = outcome.status == status.FAILED and not is_elsewhere(outcome.engine)
-    return is_written_off and not folder.read_json(folder.supervisor)
 
 
 def _complete_elsewhere(folder: RunFolder, outcome: Outcome) -> None:

@@ -30,12 +30,7 @@ _CANCELED_CODE = 130
 _BAD = (status.FAILED, status.CANCELED)
 
 
-def drive(folder: RunFolder, wake: int) -> End:
-    """Run the pipeline until it has ended. Blocks. Raises DrumlineError."""
-    return _PipelineDriver(folder, wake).run()
-
-
-class _PipelineDriver:
+class PipelineDriver:
     def __init__(self, folder: RunFolder, wake: int) -> None:
         self._folder = folder
         self._graph = read_graph(folder)
@@ -47,6 +42,7 @@ class _PipelineDriver:
         self._failed: str | None = min(bad, key=lambda step: step.ended).step if bad else None
 
     def run(self) -> End:
+        """Run the pipeline until it has ended. Blocks. Raises DrumlineError."""
         if self._children.status_before not in (status.RUNNING, status.CANCEL_REQUESTED):
             # Once: by more events its guard would take one that fails at once for one that gets on.
             self._folder.append(e.JobRunning(time.time()))
@@ -56,7 +52,11 @@ class _PipelineDriver:
             self._children.pass_on_cancel()
             for name, outcome in self._children.collect_ended():
                 self._note_end(name, outcome)
-            self._stop_others()
+            if self._is_stopping and not self._children.canceled_by:
+                for name in self._children.under_way:
+                    if name not in self._stopped:
+                        self._stopped.add(name)
+                        self._children.cancel(name, f"its pipeline, because step {self._failed} failed")
             if self._submit_ready():
                 continue  # One that was reused, or could not be submitted, has ended already.
             if not self._children.under_way:
@@ -140,14 +140,10 @@ class _PipelineDriver:
         if job.type == "pipeline":
             is_same = self._are_needs_of_before(step)
             job._prepared = step["steps"] if is_same else [_forget_before(one) for one in step["steps"]]
-            self._hand_down(job.settings)
+            for key in ("continue_on_step_failure", "force_rerun"):
+                if getattr(job.settings, key, None) is None and self._settings.get(key) is not None:
+                    setattr(job.settings, key, self._settings[key])
         return job
-
-    def _hand_down(self, settings: Any) -> None:
-        """Copy settings to an inner pipeline that does not set them itself."""
-        for key in ("continue_on_step_failure", "force_rerun"):
-            if getattr(settings, key, None) is None and self._settings.get(key) is not None:
-                setattr(settings, key, self._settings[key])
 
     def _job_of(self, step: str) -> str:
         return str(self._children.steps[step].job)
@@ -204,14 +200,6 @@ class _PipelineDriver:
             self._failed = name
         detail = {"ran_s": outcome.run_seconds(time.time())}
         self._children.note(e.StepEnded(time.time(), name, outcome.status, outcome.reason, detail))
-
-    def _stop_others(self) -> None:
-        """Cancel the other steps after a failure, once each."""
-        if self._is_stopping and not self._children.canceled_by:
-            for name in self._children.under_way:
-                if name not in self._stopped:
-                    self._stopped.add(name)
-                    self._children.cancel(name, f"its pipeline, because step {self._failed} failed")
 
     def _publish(self, name: str) -> None:
         for output, published in (self._steps[name].get("publishes") or {}).items():

@@ -112,7 +112,11 @@ def _drive(folder: RunFolder, *, follows: bool) -> int:
     outcome = fold(folder.read_events())
     if outcome.is_final:
         if follows:
-            _notify_again(folder)
+            # The driver that recorded the end was killed, perhaps before it told of it.
+            for event in reversed(list(folder.read_events())):
+                if isinstance(event, e.JobEnded):
+                    _notify(folder, event)
+                    break
         return 0
     try:
         end = _run(folder, outcome.kind, wake)
@@ -147,11 +151,11 @@ def _run(folder: RunFolder, kind: str, wake: int) -> End:
         if tuning.PROPERTY in properties:
             from drumline.control.driver import tune
 
-            return tune.drive(folder, wake)
-        return sweep.drive(folder, wake)
+            return tune.TuneDriver(folder, wake).run()
+        return sweep.SweepDriver(folder, wake).run()
     from drumline.control.driver import pipeline
 
-    return pipeline.drive(folder, wake)
+    return pipeline.PipelineDriver(folder, wake).run()
 
 
 def _end(folder: RunFolder, how: str, code: int, reason: str) -> None:
@@ -172,14 +176,6 @@ def _notify(folder: RunFolder, event: e.JobEnded) -> None:
     with contextlib.suppress(DrumlineError, OSError, LookupError, TypeError):
         hidden = {**submitted_secrets.given.get(), **notices.find_addresses(receivers)}
         JobNotices(folder, receivers, hidden).take(event)
-
-
-def _notify_again(folder: RunFolder) -> None:
-    """Tell of the end that a driver recorded before it was killed; it may have done so itself."""
-    for event in reversed(list(folder.read_events())):
-        if isinstance(event, e.JobEnded):
-            _notify(folder, event)
-            return
 
 
 def _stand_alone(folder: RunFolder, lock: int) -> None:

@@ -40,11 +40,6 @@ _LEISURE = 150
 """So many times as long as a look at the metrics takes, the next one waits at least."""
 
 
-def drive(folder: RunFolder, wake: int) -> End:
-    """Run the sweep until it has ended. Blocks. Raises DrumlineError."""
-    return SweepDriver(folder, wake).run()
-
-
 class SweepDriver:
     """What other searches do in another way are methods: which job a trial is, which comes next, when one ends."""
 
@@ -71,6 +66,7 @@ class SweepDriver:
         self._is_late = False
 
     def run(self) -> End:
+        """Run the sweep until it has ended. Blocks. Raises DrumlineError."""
         if self._children.status_before not in (status.RUNNING, status.CANCEL_REQUESTED):
             # Once: by more events its guard would take one that fails at once for one that gets on.
             self._folder.append(e.JobRunning(time.time()))
@@ -127,15 +123,11 @@ class SweepDriver:
     def _is_full(self) -> bool:
         """Return whether no other trial may run or wait beside those under way."""
         under_way = self._children.under_way
-        is_full = len(under_way) >= self._request.max_concurrent_trials or not self._children.has_room
-        return is_full or self._is_line_long()
-
-    def _is_line_long(self) -> bool:
-        waiting = 0
-        for name in self._children.under_way:
-            own = fold(RunFolder.for_job(self._children.steps[name].job).read_events())
-            waiting += own.engine == "local" and own.started is None
-        return waiting >= _MOST_IN_LINE
+        if len(under_way) >= self._request.max_concurrent_trials or not self._children.has_room:
+            return True
+        jobs = (RunFolder.for_job(self._children.steps[name].job) for name in under_way)
+        outcomes = [fold(job.read_events()) for job in jobs]
+        return sum(one.engine == "local" and one.started is None for one in outcomes) >= _MOST_IN_LINE
 
     def _submit(self, name: str, detail: dict[str, Any]) -> None:
         job = self._make_job(int(name.removeprefix("trial_")), detail)

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from drumline.contract.outcome import Outcome, StepOutcome
     from drumline.contract.plan import Plan
-    from drumline.control.driver.children import End
     from drumline.plan.search.halving import Standing
     from drumline.spec.jobs.command import Command
 
@@ -53,12 +52,7 @@ _PATIENCE_S = 60.0
 _TIME_LIMIT_CODE = 124
 
 
-def drive(folder: RunFolder, wake: int) -> End:
-    """Measure settings until one has won. Blocks. Raises DrumlineError."""
-    return _TuneDriver(folder, wake).run()
-
-
-class _TuneDriver(SweepDriver):
+class TuneDriver(SweepDriver):
     """Its trials are those of the sweep driver; which comes next, and when one ends, follows from their steps."""
 
     def __init__(self, folder: RunFolder, wake: int) -> None:
@@ -163,7 +157,9 @@ class _TuneDriver(SweepDriver):
         elif is_whole and rate:
             judged = self._judge(step, rate)
             ended = "" if by_us.startswith(_MEASURED) else self._explain_few(step, rate, is_late=is_late)
-            how, reason = status.COMPLETED, self._describe(judged, rate, ended)
+            value = describe_value(self._tuning.metric, judged.value or 0.0)
+            more = f" ({ended})" if ended else ""
+            how, reason = status.COMPLETED, f"{value} over {rate.steps} steps{more}"
             detail |= {
                 "metric": judged.value,
                 "low": judged.low,
@@ -178,16 +174,21 @@ class _TuneDriver(SweepDriver):
         elif how == status.COMPLETED:
             fewest = self._tuning.count_warm_steps(step.detail["setting"]) + FEWEST
             how, reason = status.FAILED, f"it made fewer than {fewest} steps with an optimizer of PyTorch"
-        elif how == status.FAILED and outcome.failed_rank is None and not self._was_repeated(step):
+        elif (
+            how == status.FAILED
+            and outcome.failed_rank is None
+            and not any(
+                # It was measured again on this rung already.
+                one.detail.get("again")
+                and all(one.detail[key] == step.detail[key] for key in ("rung", "setting"))
+                for one in self._children.steps.values()
+            )
+        ):
             # Its supervisor or agent was killed: that says nothing of the setting.
             detail["again"] = True
         elif by_us:
             how = status.FAILED
         self._children.note(e.StepEnded(time.time(), name, how, reason, detail))
-
-    def _describe(self, judged: Measurement, rate: StepRate, ended: str) -> str:
-        said = f"{describe_value(self._tuning.metric, judged.value or 0.0)} over {rate.steps} steps"
-        return f"{said} ({ended})" if ended else said
 
     def _explain_few(self, step: StepOutcome, rate: StepRate, *, is_late: bool) -> str:
         """Return why a run has fewer steps than were wanted; empty where it has them."""
@@ -195,14 +196,6 @@ class _TuneDriver(SweepDriver):
             return ""
         made = rate.steps + self._tuning.count_warm_steps(step.detail["setting"])
         return f"its time limit ended it after {made} steps" if is_late else f"it ends after {made} steps"
-
-    def _was_repeated(self, step: StepOutcome) -> bool:
-        """Return whether this setting was measured again on this rung already."""
-        wanted = (step.detail["rung"], step.detail["setting"])
-        return any(
-            one.detail.get("again") and (one.detail["rung"], one.detail["setting"]) == wanted
-            for one in self._children.steps.values()
-        )
 
     def _find_leader(self) -> StepOutcome | None:
         winner = self._find_standing().winner
@@ -310,16 +303,9 @@ def reduce_steps(rows: list[list[float]], *, is_median: bool = False) -> StepRat
     slowest = max(rows, key=centre)
     step_s = centre(slowest)
     # By parts: the mean of groups of steps varies as groups do, not as their steps.
-    spread = _find_quantile(len(slowest) - 1) * statistics.stdev(slowest) / math.sqrt(len(slowest)) / step_s
+    freedom = len(slowest) - 1
+    # How many standard errors a mean may be off in 95 of 100 cases: Student's t, to 2 % for 4 degrees or more.
+    quantile = 2.0 + 2.4 / freedom + 2.8 / freedom**2
+    spread = quantile * statistics.stdev(slowest) / math.sqrt(len(slowest)) / step_s
     doubt = max(spread, _NEVER_SURER) * step_s
     return StepRate(step_s, max(step_s / 4, step_s - doubt), step_s + doubt, count, len(rows), spread)
-
-
-def _find_quantile(freedom: int) -> float:
-    """
-    Return how many standard errors a mean may be off in 95 of 100 cases: Student's t, to 2 % for 4 degrees or more.
-
-    >>> round(_find_quantile(4), 1), round(_find_quantile(59), 1)
-    (2.8, 2.0)
-    """
-    return 2.0 + 2.4 / freedom + 2.8 / freedom**2

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.contract.hiding import hide_secrets
-from drumline.contract.plan import Plan
 from drumline.contract.words import format_size
 from drumline.control.jobs import job_outputs
 from drumline.control.jobs.lookup import as_arguments, folder_of
@@ -69,7 +68,8 @@ def download(
     is_all = output == job_outputs.ARTIFACTS and not job_outputs.has_output(folder, output)
     is_whole_run = not output or output == "default" or is_all
     if is_whole_run:
-        copies = _list_artifacts(folder)
+        kept = job_outputs.list_artifacts(folder)
+        copies = {os.path.join("artifacts", name): source for name, source in kept.items()}
     else:
         copies = {os.path.join("named-outputs", output): _find_named(folder, output, outcome.pruned)}
     missing: list[str] = []
@@ -132,7 +132,7 @@ def _check_parts(folder: RunFolder, outcome: Outcome, target: str) -> None:
 def _list_everything(folder: RunFolder, pruned: Mapping[str, float]) -> tuple[dict[str, str], list[str]]:
     """Return where the named outputs are, by the path that they are copied to, and why others cannot be copied."""
     found, missing = {}, []
-    for name in _list_named(folder):
+    for name in job_outputs.list_named(folder):
         try:
             found[os.path.join("named-outputs", name)] = _find_named(folder, name, pruned)
         except (NotFoundError, UsageError) as error:
@@ -154,34 +154,8 @@ def explain_write_errors() -> Iterator[None]:
         ) from error
 
 
-def _list_artifacts(folder: RunFolder) -> dict[str, str]:
-    return {
-        os.path.join("artifacts", name): source for name, source in job_outputs.list_artifacts(folder).items()
-    }
-
-
-def _list_named(folder: RunFolder) -> dict[str, str]:
-    if os.path.exists(folder.graph):
-        return _read_links(folder)
-    prefix = "AZURE_ML_OUTPUT_"
-    return {
-        name.removeprefix(prefix): path
-        for name, path in Plan.read(folder.plan).user_env.items()
-        if name.startswith(prefix)
-    }
-
-
-def _read_links(folder: RunFolder) -> dict[str, str]:
-    """Return where the output links of a pipeline or a sweep lead, by name."""
-    try:
-        names = sorted(os.listdir(folder.named_outputs))
-    except FileNotFoundError:
-        return {}
-    return {name: os.path.realpath(os.path.join(folder.named_outputs, name)) for name in names}
-
-
 def _find_named(folder: RunFolder, output: str, pruned: Mapping[str, float]) -> str:
-    named = _list_named(folder)
+    named = job_outputs.list_named(folder)
     if "named-outputs" in pruned and not os.path.exists(named.get(output, "")):
         when = utc(pruned["named-outputs"])
         raise NotFoundError(f"output {output!r} of job {folder.name} is gone: it was pruned on {when}")
@@ -192,16 +166,15 @@ def _find_named(folder: RunFolder, output: str, pruned: Mapping[str, float]) -> 
         raise UsageError(
             f"output {output!r} of job {folder.name} is at {hide_secrets(named[output])}, and not here"
         )
-    if not os.path.exists(named[output]) and os.path.exists(folder.graph):
+    path = named[output]
+    if not os.path.exists(path) and os.path.exists(folder.graph):
         what = (
             f"output {output!r} of job {folder.name} is gone: the job of the step that wrote it was deleted"
         )
-        raise NotFoundError(what, f"it was {named[output]}")
-    if not os.path.exists(named[output]):
-        raise NotFoundError(
-            f"job {folder.name} did not write its output {output!r}", f"it would be {named[output]}"
-        )
-    return named[output]
+        raise NotFoundError(what, f"it was {path}")
+    if not os.path.exists(path):
+        raise NotFoundError(f"job {folder.name} did not write its output {output!r}", f"it would be {path}")
+    return path
 
 
 def _clear(source: str, target: str) -> Callable[[str, list[str]], list[str]]:

@@ -123,7 +123,11 @@ class _AwaitedJob:
         is_gone = self.pidfd is not None and wait_until_readable((self.pidfd,), 0.0)
         if self.pidfd is not None and not is_gone and time.monotonic() < self._next_look:
             return None
-        seen = self._read_stamp()
+        try:
+            facts = os.stat(self._folder.events)
+            seen = (facts.st_size, facts.st_ino)
+        except OSError:
+            seen = None
         if self.pidfd is None and seen == self._seen and time.monotonic() < self._next_look:
             self.pause_s = min(self.pause_s * 1.5, _LONGEST_POLL_S)
             return None
@@ -160,13 +164,6 @@ class _AwaitedJob:
         if self._events is not None:
             self.pidfd = identity.open_pidfd(self._folder.read_json(self._folder.supervisor))
         self.pause_s = _SHORTEST_SLEEP_S if self.pidfd is None else _FULL_LOOK_S
-
-    def _read_stamp(self) -> tuple[int, int] | None:
-        try:
-            known = os.stat(self._folder.events)
-        except OSError:
-            return None
-        return known.st_size, known.st_ino
 
     def _close_pidfd(self) -> None:
         if self.pidfd is not None:
@@ -231,8 +228,6 @@ def wake(folder: RunFolder) -> None:
     """Have its supervisor look for requests now; it does so every second or two anyway."""
     pidfd = identity.open_pidfd(folder.read_json(folder.supervisor))
     if pidfd is not None:
-        import os
-
         try:
             signal.pidfd_send_signal(pidfd, signal.SIGUSR1)
         except ProcessLookupError:

@@ -16,7 +16,7 @@ from drumline.control.jobs.recovery import recover
 from drumline.spec.paths import is_remote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 
 _OUTPUT = "AZURE_ML_OUTPUT_"
@@ -123,7 +123,7 @@ def _root(folder: RunFolder, output: str) -> str:
     # Of a pipeline or a sweep: a link that its driver has made.
     link = os.path.join(folder.named_outputs, output)
     if not os.path.lexists(link):
-        raise _unknown(folder, output, _list_links(folder))
+        raise _unknown(folder, output, list_named(folder))
     path = os.path.realpath(link)
     if not _is_of_a_job(path, folder):
         raise NotFoundError(
@@ -132,13 +132,21 @@ def _root(folder: RunFolder, output: str) -> str:
     return path
 
 
+def list_named(folder: RunFolder) -> dict[str, str]:
+    """Return where the named outputs of a job are, by name; of a pipeline or a sweep, where its links lead."""
+    if not os.path.exists(folder.graph):
+        return _places(folder)
+    links = os.listdir(folder.named_outputs) if os.path.isdir(folder.named_outputs) else []
+    return {name: os.path.realpath(os.path.join(folder.named_outputs, name)) for name in sorted(links)}
+
+
 def _places(folder: RunFolder) -> dict[str, str]:
     """Return where the outputs of a command job are, by name; they may be outside its run folder."""
-    known = _variables(folder)
+    known = read_variables(folder)
     return {name.removeprefix(_OUTPUT): path for name, path in known.items() if name.startswith(_OUTPUT)}
 
 
-def _variables(folder: RunFolder) -> dict[str, str]:
+def read_variables(folder: RunFolder) -> dict[str, str]:
     """Return the variables of the plan; none without a plan."""
     known: Any = (folder.read_json(folder.plan) or {}).get("user_env")
     return {str(name): str(value) for name, value in known.items()} if isinstance(known, dict) else {}
@@ -146,13 +154,6 @@ def _variables(folder: RunFolder) -> dict[str, str]:
 
 def _is_plain(output: str) -> bool:
     return "/" not in output and output not in ("", ".", "..")
-
-
-def _list_links(folder: RunFolder) -> list[str]:
-    try:
-        return os.listdir(folder.named_outputs)
-    except OSError:
-        return []
 
 
 def _unknown(folder: RunFolder, output: str, known: Iterable[str]) -> NotFoundError:
@@ -196,7 +197,7 @@ def _mlflow_artifacts(folder: RunFolder) -> str:
     """Return the artifact folder of the job's run; one that does not exist where the job tracks elsewhere."""
     from drumline.tracking import mlflow_files
 
-    run = mlflow_files.run_folder(folder.name, _variables(folder))
+    run = mlflow_files.run_folder(folder.name, read_variables(folder))
     return os.path.join(run or os.path.join(folder.path, "no-run"), "artifacts")
 
 
@@ -214,15 +215,9 @@ def link_output(folder: RunFolder, name: str, target: str) -> None:
 def output_path(job: str, output: str) -> str:
     """Return where the job writes its output by its plan; for a pipeline or a sweep, where its link leads."""
     folder = RunFolder.for_job(job)
-    plan = folder.read_json(folder.plan) or {}
-    planned = _link_variables(plan).get(f"AZURE_ML_OUTPUT_{output}")
-    if planned:
-        return str(planned)
+    places = _places(folder)
+    if output in places:
+        return places[output]
     if output == "default":
         return folder.outputs
     return os.path.realpath(os.path.join(folder.named_outputs, output))
-
-
-def _link_variables(plan: Mapping[str, Any]) -> Mapping[str, Any]:
-    known = plan.get("user_env")
-    return known if isinstance(known, dict) else {}

@@ -63,17 +63,8 @@ def _to_text(value: Any) -> str:
     return str(value).encode("utf-8", "replace").decode()
 
 
-def archive(name: str) -> bool:
-    """Hide the job from lists; return False if it was hidden already. Raises NotFoundError."""
-    return _set_archived(name, archived=True)
-
-
-def restore(name: str) -> bool:
-    """Show the job in lists again; return False if it was not archived. Raises NotFoundError."""
-    return _set_archived(name, archived=False)
-
-
-def _set_archived(name: str, *, archived: bool) -> bool:
+def set_archived(name: str, *, archived: bool) -> bool:
+    """Hide the job from lists, or show it again; return False if it was so already. Raises NotFoundError."""
     from drumline.store.index import Index, UnusableIndexError
 
     folder = folder_of(name)

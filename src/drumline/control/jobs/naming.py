@@ -31,25 +31,24 @@ def find_name(word: str) -> str:
 
     Raises UsageError for the beginning of several names, NotFoundError.
     """
-    first, *steps = word.split("/")
-    name = _find_whole(first)
-    for step in steps if _is_there(name) else ():
-        name = _find_step(name, step)
-    return name if not steps or _is_there(name) else word
+    return _follow(word)[0]
 
 
 def explain_reused(word: str) -> str:
     """Return that ``PIPELINE/STEP`` was reused, and whose job it is then; empty for any other word. Raises as above."""
+    return _follow(word)[1] if "/" in word else ""
+
+
+def _follow(word: str) -> tuple[str, str]:
+    """Return the name of the job that the word stands for, and which step on the way to it was reused, if one was."""
     first, *steps = word.split("/")
-    if not steps:
-        return ""
-    name, said = _find_whole(first), ""
+    name, reused = _find_whole(first), ""
     for step in steps if _is_there(name) else ():
-        known = _find_started(name, step)
-        if known is not None and known.detail.get("reused"):
-            said = f"step {step!r} of job {name} did not run: its outputs are those of job {known.job}"
-        name = _find_step(name, step)
-    return said
+        started = _find_step(name, step)
+        if started.detail.get("reused"):
+            reused = f"step {step!r} of job {name} did not run: its outputs are those of job {started.job}"
+        name = str(started.job)
+    return name if not steps or _is_there(name) else word, reused
 
 
 def remember(name: str) -> None:
@@ -119,18 +118,13 @@ def _complete(beginning: str) -> str:
     return found[0] if found else beginning
 
 
-def _find_started(name: str, step: str) -> StepOutcome | None:
-    started = fold(RunFolder.for_job(name).read_events()).steps
-    return started.get(step) or started.get(f"trial_{step}")
-
-
-def _find_step(name: str, step: str) -> str:
-    """Return the job of a pipeline's step or a sweep's trial. Raises NotFoundError."""
-    found = _find_started(name, step)
-    if found is not None and found.job:
-        return str(found.job)
+def _find_step(name: str, step: str) -> StepOutcome:
+    """Return a pipeline's step or a sweep's trial that has a job. Raises NotFoundError."""
     folder = RunFolder.for_job(name)
     started = fold(folder.read_events()).steps
+    outcome = started.get(step) or started.get(f"trial_{step}")
+    if outcome is not None and outcome.job:
+        return outcome
     planned = [str(one.get("name")) for one in (folder.read_json(folder.graph) or {}).get("steps") or ()]
     if step in planned:
         raise NotFoundError(

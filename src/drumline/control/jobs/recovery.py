@@ -6,19 +6,25 @@ started again, and outputs are registered that the job's nodes could not registe
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
 from drumline.contract import identity, status
-from drumline.contract.errors import NO_ROOM, UsageError
+from drumline.contract.errors import NO_ROOM, EngineError, UsageError, describe_os_error
+from drumline.contract.folder import base_home
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.outcome import examine, fold_events, is_writable
 from drumline.engines.table import is_elsewhere
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
+
 
 _NOBODY = 0
 """The number of no process."""
@@ -38,7 +44,7 @@ def recover(folder: RunFolder, secrets: str = "") -> Outcome:
     Do what the job's own processes can no longer do, and return its outcome: nothing, for nearly every job.
 
     The first to come does it. In a folder that cannot be written to nothing is done, and the outcome is the same.
-    ``secrets``: those of its steps, where this process has them (``driver_process.restart_driver``).
+    ``secrets``: those of its steps, where this process has them (``restart_driver``).
     """
     examined = examine(folder, may_withdraw=True)
     outcome = examined.outcome
@@ -49,15 +55,16 @@ def recover(folder: RunFolder, secrets: str = "") -> Outcome:
     if not (examined.end or examined.lacks_driver or registers) or not is_writable(folder):
         return outcome
     if examined.lacks_driver:
-        from drumline.control.jobs import driver_process
-
-        outcome.reason = driver_process.restart_driver(folder, secrets) or outcome.reason
+        outcome.reason = restart_driver(folder, secrets) or outcome.reason
         return outcome
     if examined.end is not None:
         end = examined.end
         try:
             if not is_elsewhere(outcome.engine):
-                if not _bar_supervisor(folder):
+                # A supervisor that comes too late finds the job taken.
+                if folder.read_json(folder.supervisor) is None:
+                    folder.hand_over(_NOBODY)
+                if identity.is_alive(folder.read_json(folder.supervisor)):
                     return fold_events(folder)
                 end = _end_what_is_left(folder, end.reason)
             folder.append(end)
@@ -66,15 +73,13 @@ def recover(folder: RunFolder, secrets: str = "") -> Outcome:
                 raise
             return outcome
     else:
-        _register_outputs(folder)
+        from drumline.contract.plan import Plan
+        from drumline.supervisor.job import preparing
+
+        # The job's nodes could not reach where its outputs are registered.
+        with contextlib.suppress(OSError):
+            preparing.register(folder, Plan.read(folder.plan).registers)
     return fold_events(folder)
-
-
-def _bar_supervisor(folder: RunFolder) -> bool:
-    """Have a supervisor that comes too late find the job taken. Return False if one has just come. Raises OSError."""
-    if folder.read_json(folder.supervisor) is None:
-        folder.hand_over(_NOBODY)
-    return not identity.is_alive(folder.read_json(folder.supervisor))
 
 
 def _end_what_is_left(folder: RunFolder, reason: str) -> e.JobEnded:
@@ -87,10 +92,80 @@ def _end_what_is_left(folder: RunFolder, reason: str) -> e.JobEnded:
     return e.JobEnded(time.time(), status.FAILED, 1, reason)
 
 
-def _register_outputs(folder: RunFolder) -> None:
-    """Register outputs where the job's nodes could not reach."""
-    from drumline.contract.plan import Plan
-    from drumline.supervisor.job import preparing
+# The driver process of a pipeline or a sweep: started when the job is submitted, and again when it was killed.
 
-    with contextlib.suppress(OSError):
-        preparing.register(folder, Plan.read(folder.plan).registers)
+
+KEPT_VARIABLES = (
+    "PATH", "DRUMLINE_PYTHON", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV",
+    "SLURM_CONF", "CUDA_VISIBLE_DEVICES", "TMPDIR", "LANG", "LC_ALL",
+)  # fmt: skip
+"""
+Variables of whoever submits that a driver has too when somebody else starts it again: those that say where programs
+are. Others may be secrets, and are nowhere on disk.
+"""
+
+
+def start_driver(
+    folder: RunFolder,
+    interpreter: str,
+    surroundings: dict[str, str],
+    names: Iterable[str] = (),
+    secrets: str = "",
+) -> None:
+    """
+    Start the driver of that run folder, which goes to the background at once. Raises EngineError.
+
+    ``secrets``: those of its steps, as ``contract.secrets`` passes them on, and their ``names``.
+    """
+    import subprocess  # Not needed by a driver's guard, which a command waits for.
+
+    from drumline.linux.notebook_environment import restore_environment
+
+    # A fork of this process would not do: it may have threads, and its modules are not those of a driver.
+    ours = {"DRUMLINE_HOME": base_home(), "DRUMLINE_WORKSPACE": folder.workspace}
+    inherited = {name: value for name, value in restore_environment().items() if name not in frozenset(names)}
+    if secrets:
+        from drumline.contract.secrets import VARIABLE
+
+        ours[VARIABLE] = secrets
+    argv = [interpreter, "-P", "-m", "drumline.control.driver", folder.path]
+    done = subprocess.run(  # noqa: S603
+        argv,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env={**inherited, **surroundings, **ours},
+    )
+    if done.returncode:
+        raise EngineError(f"the driver of job {folder.name} did not start: {done.stderr.strip()[-500:]}")
+
+
+def restart_driver(folder: RunFolder, secrets: str = "") -> str:
+    """
+    Start a driver where there is none any more; harmless where there is one. It has our environment, but for what the
+    one that submitted the job had, and no value for the names of secrets. Never raises, but returns why it did not
+    start: whoever looks next tries again.
+
+    ``secrets``: as of ``start_driver``, where this process has them.
+    """
+    from drumline.contract.secrets import list_names
+
+    try:
+        graph = folder.read_json(folder.graph) or {}
+        interpreter = str(graph.get("interpreter") or sys.executable)
+        kept = graph.get("surroundings")
+        surroundings = (
+            {str(name): str(kept[name]) for name in KEPT_VARIABLES if name in kept}
+            if isinstance(kept, dict)
+            else {}
+        )
+        names = list_names(graph)
+        python = interpreter if os.access(interpreter, os.X_OK) else sys.executable
+        start_driver(folder, python, surroundings, names, secrets)
+    except EngineError as error:
+        return error.message
+    except OSError as error:
+        return describe_os_error(error)
+    return ""

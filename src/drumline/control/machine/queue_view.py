@@ -1,23 +1,23 @@
-"""The job queue of this machine as a page shows it: what runs, what waits, for what and behind whom."""
+"""The job queue of this machine as a page shows it: what runs and waits, and behind whom; the nodes of all computes."""
 
 from __future__ import annotations
 
 import os
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from drumline.contract import identity
+from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, base_home
 from drumline.contract.hiding import hide_in_job
 from drumline.contract.words import format_count, format_duration
 from drumline.control.jobs.lookup import read_spec
 from drumline.control.jobs.outcome import read_outcome
+from drumline.control.machine import computes
 from drumline.control.times import utc
 from drumline.engines.local import machine
 from drumline.engines.local.queue import JobQueue, QueueEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _MOST_SHOWN = 500
 
@@ -32,7 +32,20 @@ def describe_queue() -> dict[str, Any]:
     folder = os.path.join(base_home(), "engines", "local", identity.name_machine())
     queue = JobQueue(folder, cores, gpus) if os.path.isdir(folder) else None
     entries = queue.list_entries() if queue else []
-    running = [_describe_running(one) for one in entries if one.running][:_MOST_SHOWN]
+    running, limits = [], []
+    for one in [one for one in entries if one.running][:_MOST_SHOWN]:
+        started, ends = _find_times(one)
+        running.append(
+            {
+                **_describe_entry(one),
+                "gpus": len(one.gpus),
+                "gpu_names": list(one.gpus),
+                "since": utc(started),
+                "ends_about": utc(ends),
+            }
+        )
+        if ends is not None and ends > time.time():
+            limits.append((ends - time.time(), one.job))
     waiting = [
         _describe_waiting(queue, one, entries, place)
         for place, one in enumerate([one for one in entries if not one.running][:_MOST_SHOWN], 1)
@@ -40,7 +53,7 @@ def describe_queue() -> dict[str, Any]:
     ]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
-        "sentence": _summarize(running, waiting, cores),
+        "sentence": _summarize(len(running), waiting, cores, sorted(limits)),
         "capacity": {"cores": cores, "gpus": len(gpus), "memory": memory},
         "free": {
             "cores": max(0, cores - sum(one.cores for one in entries if one.running)),
@@ -51,22 +64,16 @@ def describe_queue() -> dict[str, Any]:
     }
 
 
-def _describe_running(entry: QueueEntry) -> dict[str, Any]:
+def _find_times(entry: QueueEntry) -> tuple[float | None, float | None]:
+    """Return when a job started, and when its time limit ends it, in seconds since 1970."""
     folder = RunFolder(entry.folder)
-    started, ends = None, None
-    if entry.folder and folder.exists():
-        outcome = read_outcome(folder)
-        started = outcome.started or outcome.created
-        limit_s = (folder.read_json(folder.plan) or {}).get("timeout_s")
-        if outcome.started is not None and isinstance(limit_s, (int, float)):
-            ends = outcome.started + limit_s
-    return {
-        **_describe_entry(entry),
-        "gpus": len(entry.gpus),
-        "gpu_names": list(entry.gpus),
-        "since": utc(started),
-        "ends_about": utc(ends),
-    }
+    if not entry.folder or not folder.exists():
+        return None, None
+    outcome = read_outcome(folder)
+    limit_s = (folder.read_json(folder.plan) or {}).get("timeout_s")
+    if outcome.started is None:
+        return outcome.created, None
+    return outcome.started, outcome.started + limit_s if isinstance(limit_s, (int, float)) else None
 
 
 def _describe_entry(entry: QueueEntry) -> dict[str, Any]:
@@ -94,28 +101,76 @@ def _describe_waiting(
     }
 
 
-def _summarize(running: list[dict[str, Any]], waiting: list[dict[str, Any]], cores: int) -> str:
+def _summarize(
+    running: int, waiting: list[dict[str, Any]], cores: int, limits: list[tuple[float, str]]
+) -> str:
+    """Summarize the queue in a sentence. ``limits``: in how many seconds jobs end at the latest, the next first."""
     if not running and not waiting:
         return (
             f"nothing runs or waits here; {format_count(cores, 'core')} {'is' if cores == 1 else 'are'} free"
         )
-    said = f"{format_count(len(running), 'job')} {('run', 'runs')[len(running) == 1]}"
+    sentence = f"{format_count(running, 'job')} {'runs' if running == 1 else 'run'}"
     if not waiting:
-        return f"{said}, none waits"
-    said += f", {len(waiting)} {('wait', 'waits')[len(waiting) == 1]}; {waiting[0]['name']} is next: "
-    said += str(waiting[0]["sentence"])
-    ends = sorted(_list_ends(running))
-    if ends:
-        said += f"; a time limit ends {ends[0][1]} in {format_duration(ends[0][0])} at the latest"
+        return f"{sentence}, none waits"
+    first = waiting[0]
+    sentence += f", {len(waiting)} {'waits' if len(waiting) == 1 else 'wait'}; {first['name']} is next: "
+    sentence += str(first["sentence"])
+    if limits:
+        left_s, job = limits[0]
+        sentence += f"; a time limit ends {job} in {format_duration(left_s)} at the latest"
+    return sentence
+
+
+# the nodes of all computes
+
+
+_KEPT_S = 10.0
+"""An engine is not asked again for so long: it may be a cluster that many ask."""
+
+_kept: dict[str, tuple[float, dict[str, Any]]] = {}
+_asking = threading.Lock()
+
+
+def describe_nodes() -> dict[str, Any]:
+    """Return the computes and their nodes; a compute whose engine does not answer says why in ``reason``. Blocks."""
+    with _asking:
+        damaged: list[str] = []
+        found = [_ask(one.name) for one in computes.all(damaged=damaged.append)]
+    nodes = [node for one in found for node in one["nodes"]]
+    shown = [{key: value for key, value in one.items() if key != "nodes"} for one in found]
+    return {
+        "sentence": _summarize_nodes(shown, nodes, damaged),
+        "computes": shown,
+        "nodes": nodes,
+        "damaged": damaged,
+    }
+
+
+def _ask(name: str) -> dict[str, Any]:
+    known = _kept.get(name)
+    if known is not None and time.monotonic() - known[0] < _KEPT_S:
+        return known[1]
+    compute = computes.get(name)
+    told: dict[str, Any] = {
+        "name": name,
+        "type": compute.type,
+        "description": compute.description or "",
+        "reason": "",
+        "nodes": [],
+    }
+    try:
+        told["nodes"] = [{"compute": name, **node} for node in computes.nodes(name)]
+    except (DrumlineError, OSError) as error:
+        told["reason"] = getattr(error, "message", "") or str(error)
+    _kept[name] = (time.monotonic(), told)
+    return told
+
+
+def _summarize_nodes(found: list[dict[str, Any]], nodes: list[dict[str, Any]], damaged: list[str]) -> str:
+    silent = [one["name"] for one in found if one["reason"]]
+    said = f"{format_count(len(nodes), 'node')} of {format_count(len(found), 'compute')}"
+    if silent:
+        said += f"; {', '.join(silent)} {'does' if len(silent) == 1 else 'do'} not answer"
+    if damaged:
+        said += f"; {len(damaged)} cannot be read"
     return said
-
-
-def _list_ends(running: Iterable[dict[str, Any]]) -> Iterable[tuple[float, str]]:
-    """Yield in how many seconds each job must have ended, where that is known."""
-    from datetime import datetime
-
-    for one in running:
-        if one["ends_about"]:
-            left_s = datetime.fromisoformat(one["ends_about"]).timestamp() - time.time()
-            if left_s > 0:
-                yield left_s, one["name"]

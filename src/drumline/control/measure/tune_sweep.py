@@ -32,7 +32,7 @@ from drumline.control.measure.tune_parameters import (
 )
 from drumline.control.submission import driven, planning
 from drumline.control.submission import secrets as submitted_secrets
-from drumline.control.submission.fields import fill_component
+from drumline.control.submission.planning import fill_component
 from drumline.control.submission.submit import submit
 from drumline.engines.local import machine
 from drumline.engines.table import is_elsewhere

@@ -4,34 +4,53 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
+from copy import copy, deepcopy
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
+from drumline.contract.errors import DrumlineError, PlanError, Problem
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.identity import user
+from drumline.contract.mlflow import is_server
 from drumline.contract.record import NamedTuple
 from drumline.contract.secrets import list_names
-from drumline.control.jobs import driver_process
-from drumline.control.submission import notices, pipeline, run_folder, secrets, sweep
-from drumline.control.submission.fields import locate_problems
-from drumline.control.submission.warning_groups import group_warnings
+from drumline.control.assets import registration
+from drumline.control.jobs import recovery
+from drumline.control.submission import notices, run_folder, secrets
+from drumline.control.submission.planning import (
+    check_fields,
+    find_component,
+    locate_problems,
+    plan,
+    take_code,
+)
+from drumline.control.submission.step_inputs import bind_placeholders
 from drumline.engines.local import machine
 from drumline.plan import unsupported
+from drumline.plan.pipelines.graph import build_graph, locate_in_step
+from drumline.plan.request import check_name
+from drumline.plan.search.request import request_of, trial_job
+from drumline.plan.search.samplers import next_params
+from drumline.plan.search.tuning import PROPERTY
 from drumline.spec import paths
+from drumline.spec.entity import plain
+from drumline.spec.jobs.job import to_dict
+from drumline.spec.jobs.steps import fill_component, pin_job_paths
+from drumline.spec.jobs.sweep import ParameterizedCommand, resolve_trial
+from drumline.tracking import metrics
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from drumline.contract.plan import Plan
+    from drumline.plan.pipelines.bindings import Graph, Step
+    from drumline.plan.search.request import SearchRequest
     from drumline.spec.jobs.job import Job
-
-
-class _WrittenJob(NamedTuple):
-    """A job that exists and has no driver yet. ``secrets``: of its steps, in no file, and their ``names``."""
-
-    folder: RunFolder
-    warnings: list[str]
-    names: list[str]
-    secrets: str
+    from drumline.spec.jobs.pipeline import PipelineJob
+    from drumline.spec.jobs.sweep import SweepJob
 
 
 def prepare(job: Job, *, validate: bool = True) -> tuple[dict[str, Any], list[str]]:
@@ -40,8 +59,9 @@ def prepare(job: Job, *, validate: bool = True) -> tuple[dict[str, Any], list[st
 
     Raises SpecError, PlanError with every problem of every step.
     """
-    pipeline.check_name_and_fields(job, fields=validate)
-    graph, warnings = _prepare(job)
+    _check_name_and_fields(job, fields=validate)
+    prepare_it: Any = _prepare_sweep if job.type == "sweep" else _prepare_pipeline
+    graph, warnings = prepare_it(job)
     # A sweep and its trials may say the same, and so may the steps of a pipeline.
     return graph, group_warnings((*unsupported.list_shared_warnings(job), *warnings))
 
@@ -50,68 +70,306 @@ def warnings_of(job: Job) -> list[str]:
     """Return those of ``prepare``, without taking the code of a pipeline. Raises as that does."""
     if job.type == "sweep":
         return prepare(job)[1]
-    return pipeline.check_pipeline(job)[1]  # type: ignore[arg-type]
-
-
-def _find_wish(job: Job) -> list[Any] | None:
-    """Return ``drumline.notify`` of a sweep, which its trial has, or None."""
-    given = (getattr(getattr(job, "trial", None), "drumline", None) or {}).get("notify")
-    return list(given) if given is not None else None
-
-
-def _prepare(job: Job) -> tuple[dict[str, Any], list[str]]:
-    if job.type == "sweep":
-        return sweep.prepare(job)  # type: ignore[arg-type]
-    return pipeline.prepare(job)  # type: ignore[arg-type]
+    return check_pipeline(job)[1]  # type: ignore[arg-type]
 
 
 def submit_driven(job: Job, *, check: bool = True) -> tuple[RunFolder, list[str]]:
     """Start the job, and return when its driver is on its way. Raises SpecError, PlanError, EngineError."""
     with run_folder.hold_removal_lock(home()):
-        written = _write_folder(job, check=check)
-    folder = written.folder
+        # The driver runs here, wherever its steps do.
+        machine.check_can_run()
+        named = bool(job.name)
+        job.name = job.name or paths.random_name()
+        try:
+            graph, warnings = prepare(job, validate=check)
+            secret_names = list_names(graph)
+            if not job._top_job:
+                secrets.check_wanted(secret_names, job.type)
+                # That of a sweep is its trial's.
+                wish = (getattr(getattr(job, "trial", None), "drumline", None) or {}).get("notify")
+                graph["notify"] = notices.list_receivers(wish)
+            with locate_problems(job):
+                held = secrets.find_text(secret_names)
+            text = run_folder.text_of(job)
+            folder = run_folder.create_folder(job, home())
+        except BaseException:
+            job.name = job.name if named else None
+            raise
+        graph |= {
+            "top": job._top_job or job.name,
+            "interpreter": sys.executable,
+            "surroundings": {
+                name: os.environ[name] for name in recovery.KEPT_VARIABLES if name in os.environ
+            },
+        }
+        try:
+            folder.write(folder.job, text)
+            folder.write(folder.graph, json.dumps(graph, indent=1))
+            run_folder.check_is_ours(folder)
+            folder.begin(e.JobSubmitted(time.time(), user(), "local", job.type))
+        except BaseException:
+            run_folder.remove_folder(folder)
+            raise
     try:
         with run_folder.block_signals(forks=True):
-            driver_process.start_driver(folder, sys.executable, {}, written.names, written.secrets)
+            recovery.start_driver(folder, sys.executable, {}, secret_names, held)
     except BaseException:
         run_folder.remove_folder(folder)
         raise
-    return folder, [*getattr(job, "_warnings", ()), *written.warnings]
+    return folder, [*getattr(job, "_warnings", ()), *warnings]
 
 
-def _write_folder(job: Job, *, check: bool) -> _WrittenJob:
-    """Write the run folder of a job, with which it exists. Raises SpecError, PlanError."""
-    # The driver runs here, wherever its steps do.
-    machine.check_can_run()
-    named = bool(job.name)
-    job.name = job.name or paths.random_name()
-    try:
-        graph, warnings = prepare(job, validate=check)
-        secret_names = list_names(graph)
-        if not job._top_job:
-            secrets.check_wanted(secret_names, job.type)
-        with locate_problems(job):
-            held = secrets.find_text(secret_names)
-        text = run_folder.text_of(job)
-        receivers = notices.list_receivers(_find_wish(job)) if not job._top_job else ()
-        folder = run_folder.create_folder(job, home())
-    except BaseException:
-        job.name = job.name if named else None
-        raise
-    graph |= {
-        "notify": receivers,
-        "top": job._top_job or job.name,
-        "interpreter": sys.executable,
-        "surroundings": {
-            name: os.environ[name] for name in driver_process.KEPT_VARIABLES if name in os.environ
-        },
+# pipelines
+
+
+class PlannedStep(NamedTuple):
+    """A step and its plan."""
+
+    step: Step
+    plan: Plan | None
+    """None: of a pipeline or a sweep. What comes from steps before it is not in it yet."""
+
+    steps: tuple[PlannedStep, ...]
+    """Of a pipeline."""
+
+    snapshots: dict[str, str]
+    """Of a sweep, whose code was taken already."""
+
+    warnings: tuple[str, ...]
+
+
+def _plan_steps(job: PipelineJob) -> tuple[PipelineJob, tuple[PlannedStep, ...], tuple[str, ...]]:
+    """
+    Return the pipeline with its component filled in, its steps in a possible order, and doubts of its inputs.
+
+    Raises PlanError with every problem of every step, SpecError; nothing was created but the code of sweeps.
+    """
+    whole: Any = fill_component(job, find_component)
+    pin_job_paths(whole)
+    with locate_problems(job):
+        taken = list(registration.find_taken_versions(job))
+        if taken:
+            raise PlanError(taken)
+        graph = build_graph(whole, find_component)
+        looked = _plan_all(whole, graph, _compute_of(job))
+    return whole, looked, graph.doubts
+
+
+def _compute_of(job: Any, around: str | None = None) -> str | None:
+    """Return the compute that steps of a pipeline use by default."""
+    return job.settings.default_compute or job.compute or around
+
+
+def _plan_all(pipeline: Any, graph: Graph, compute: str | None) -> tuple[PlannedStep, ...]:
+    problems: list[Problem] = []
+    found = []
+    for step in graph.steps:
+        try:
+            found.append(_plan_step(step, pipeline, compute))
+        except DrumlineError as error:
+            problems += locate_in_step(step.name, error)
+    if problems:
+        raise PlanError(problems)
+    return tuple(found)
+
+
+def _plan_step(step: Step, pipeline: PipelineJob, compute: str | None) -> PlannedStep:
+    """Plan a step. Raises PlanError, SpecError for what cannot run."""
+    job: Any = deepcopy(step.job)
+    job.name = None
+    bind_placeholders(job, pipeline)
+    if step.inner is not None:
+        inner = _plan_all(job, step.inner, _compute_of(job, compute))
+        return PlannedStep(
+            step,
+            None,
+            inner,
+            {},
+            (*step.doubts, *unsupported.list_shared_warnings(job), *_list_warnings(inner)),
+        )
+    job.compute = job.compute or compute
+    if job.type == "sweep":
+        graph, said = _prepare_sweep(job)
+        warnings = tuple(dict.fromkeys((*step.doubts, *unsupported.list_shared_warnings(job), *said)))
+        return PlannedStep(step, None, (), dict(graph.get("snapshots") or {}), warnings)
+    planned = plan(job, check=False)
+    return PlannedStep(step, planned, (), {}, (*step.doubts, *planned.warnings))
+
+
+def _check_name_and_fields(job: Any, *, fields: bool = True) -> None:
+    """Check the name of the job, and its fields. Raises PlanError, SpecError."""
+    if job.name:
+        check_name(job.name)
+    if fields:
+        check_fields(job)
+
+
+def check_pipeline(job: PipelineJob) -> tuple[tuple[PlannedStep, ...], list[str]]:
+    """Return the steps of a pipeline and its warnings; nothing is created. Raises SpecError, PlanError."""
+    _check_name_and_fields(job)
+    _, looked, doubts = _plan_steps(job)
+    return looked, group_warnings((*unsupported.list_shared_warnings(job), *doubts, *_list_warnings(looked)))
+
+
+def _list_warnings(steps: tuple[PlannedStep, ...]) -> Iterator[str]:
+    for looked in steps:
+        for text in dict.fromkeys(looked.warnings):
+            yield f"jobs.{looked.step.name}: {text}"
+
+
+def _prepare_pipeline(job: PipelineJob) -> tuple[dict[str, Any], list[str]]:
+    """
+    Return the graph as ``graph.json`` holds it, with each step's code taken as it is now, and the warnings.
+
+    Raises PlanError with every problem of every step, SpecError; nothing was created but snapshots.
+    """
+    if job._prepared is not None:
+        return _make_graph(job, job._prepared), []
+    whole, looked, doubts = _plan_steps(job)
+    warnings = [*doubts, *_list_warnings(looked)]
+    with locate_problems(job):
+        steps = [_to_graph_step(one, warnings) for one in looked]
+    return _make_graph(whole, steps), warnings
+
+
+def _make_graph(whole: PipelineJob, steps: list[dict[str, Any]]) -> dict[str, Any]:
+    written = to_dict(whole, absolute=True)
+    # Those of a mapping have absolute paths here.
+    full = {name: one for name, one in (written.get("outputs") or {}).items() if isinstance(one, dict)}
+    return {
+        "steps": steps,
+        "inputs": written.get("inputs") or {},
+        "outputs": {name: full.get(name, plain(output)) for name, output in whole.outputs.items()},
+        "compute": _compute_of(whole),
+        "settings": whole.settings._plain(),
+        "experiment_name": whole.experiment_name,
+    }
+
+
+def _to_graph_step(looked: PlannedStep, warnings: list[str]) -> dict[str, Any]:
+    """Return a step as ``graph.json`` holds it; warnings are added to ``warnings``. Raises PlanError."""
+    step = looked.step
+    job: Any = copy(step.job)
+    job.name = None
+    if job.type == "sweep":
+        # Its component's file is this run's as it is now.
+        job.trial = resolve_trial(job, find_component)
+    told = {
+        "name": step.name,
+        "needs": step.needs,
+        "publishes": step.publishes,
+        "job": to_dict(job, absolute=True),
     }
     try:
-        folder.write(folder.job, text)
-        folder.write(folder.graph, json.dumps(graph, indent=1))
-        run_folder.check_is_ours(folder)
-        folder.begin(e.JobSubmitted(time.time(), user(), "local", job.type))
-    except BaseException:
-        run_folder.remove_folder(folder)
-        raise
-    return _WrittenJob(folder, warnings, secret_names, held)
+        if step.inner is not None:
+            return {**told, "steps": [_to_graph_step(one, warnings) for one in looked.steps]}
+        taken = looked.snapshots if job.type == "sweep" else job._snapshots
+        snapshots, said = (taken, []) if taken else take_code(job)
+        warnings += [f"jobs.{step.name}: {text}" for text in said]
+    except PlanError as error:
+        raise PlanError(locate_in_step(step.name, error)) from None
+    return {**told, "snapshots": snapshots, "is_deterministic": job._is_deterministic}
+
+
+# sweeps
+
+
+def _prepare_sweep(job: SweepJob) -> tuple[dict[str, Any], list[str]]:
+    """
+    Return the graph that the driver works by, as ``graph.json`` holds it, and the warnings.
+
+    The code is taken as it is now, unless the job has it already. Raises SpecError, PlanError; nothing was created but
+    a snapshot.
+    """
+    whole = copy(job)
+    whole.name = job.name or "NAME"
+    with locate_problems(job):
+        whole.trial = resolve_trial(job, find_component)
+        snapshots, warnings = _probe(whole, request_of(whole))
+    return {
+        "sweep": to_dict(whole, absolute=True),
+        "objective": plain(whole.objective),
+        "outputs": {name: plain(output) for name, output in job.outputs.items()},
+        "snapshots": snapshots,
+    }, warnings
+
+
+def _probe(sweep: SweepJob, request: SearchRequest) -> tuple[dict[str, str], list[str]]:
+    """Plan the first trial, and take its code. Raises PlanError for what cannot run."""
+    metric = request.primary_metric
+    if metrics.clean_name(metric) != metric:
+        what = f"objective.primary_metric: MLflow has no metric {metric!r}"
+        hint = f"letters, digits and '_-. :/' may be in one: {metrics.clean_name(metric)!r}"
+        raise PlanError(what, hint, path="objective.primary_metric")
+    # Names of outputs are those of links.
+    odd = next((name for name in sweep.outputs if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII)), None)
+    if odd is not None:
+        what = f"outputs: {odd!r} cannot be an output's name"
+        raise PlanError(what, "letters, digits and '_', not beginning with a digit", path=f"outputs.{odd}")
+    first = trial_job(sweep, sweep.trial, next_params(request.search, []) or {}, 0)
+    first._snapshots = dict(sweep._snapshots)
+    try:
+        planned = plan(first, check=False)
+        snapshots, said = (first._snapshots, []) if first._snapshots else take_code(first)
+    except PlanError as error:
+        raise _of_trial(error) from None
+    is_read = PROPERTY not in sweep.properties
+    if (
+        is_read
+        and not metrics.run_dir_of(planned)
+        and not is_server(planned.user_env.get("MLFLOW_TRACKING_URI", ""))
+    ):
+        raise PlanError(
+            "trial.environment_variables: the metrics of the trials go where a sweep cannot read them",
+            "leave out the MLFLOW_ variables, or name an MLflow server: https://HOST:PORT",
+            path="trial.environment_variables",
+        )
+    shared = [
+        f"outputs.{name}.path: every trial writes there" for name, one in sweep.outputs.items() if one.path
+    ]
+    return snapshots, [*shared, *said, *planned.warnings]
+
+
+def _of_trial(error: PlanError) -> PlanError:
+    """Rename the fields of the problems to those of the sweep: ``trial.command``, ``limits.trial_timeout``."""
+    if not error.problems:
+        return PlanError(f"trial: {error.message}", error.hint)
+    for problem in error.problems:
+        if problem.path.partition(".")[0] in ParameterizedCommand._fields:
+            problem.what = problem.what.replace(problem.path, f"trial.{problem.path}", 1)
+            problem.path = f"trial.{problem.path}"
+        elif problem.path == "limits.timeout":
+            problem.path = "limits.trial_timeout"
+    return PlanError(list(error.problems))
+
+
+# warnings of a pipeline
+
+
+_STEP_PREFIX = re.compile(r"((?:jobs\.\w+: )+)(.*)", re.DOTALL)
+_MOST_NAMED = 4
+
+
+def group_warnings(warnings: Iterable[str]) -> list[str]:
+    """
+    Group equal warnings of several steps, in the order in which each was said first.
+
+    >>> group_warnings(["jobs.a: x", "other", "jobs.b: x", "jobs.c: jobs.d: x", "jobs.a: y"])
+    ['jobs.a, jobs.b, jobs.c.jobs.d: x', 'other', 'jobs.a: y']
+    """
+    steps: dict[str, list[str]] = {}
+    for warning in dict.fromkeys(warnings):
+        found = _STEP_PREFIX.fullmatch(warning)
+        prefix, text = found.groups() if found else ("", warning)
+        steps.setdefault(text, []).append(prefix)
+    return [_format_group(text, prefixes) for text, prefixes in steps.items()]
+
+
+def _format_group(text: str, prefixes: list[str]) -> str:
+    if len(prefixes) == 1:
+        return prefixes[0] + text
+    names = [prefix.removesuffix(": ").replace(": ", ".") or "the job" for prefix in prefixes]
+    if len(names) > _MOST_NAMED + 1:
+        names = [*names[:_MOST_NAMED], f"{len(names) - _MOST_NAMED} more steps"]
+        return f"{', '.join(names[:-1])} and {names[-1]}: {text}"
+    return f"{', '.join(names)}: {text}"

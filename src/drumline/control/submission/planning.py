@@ -1,19 +1,19 @@
-"""The plan of one job: what it refers to, its compute and its checks; nothing is created."""
+"""The plan of one job: its fields and those of its component, what it refers to, its compute; nothing is created."""
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import PlanError, Problem, UsageError
+from drumline.contract.errors import NotFoundError, PlanError, Problem, SpecError, UsageError
 from drumline.contract.folder import RunFolder, base_home, current_workspace, home
 from drumline.contract.plan import Plan, is_below
 from drumline.contract.record import NamedTuple
 from drumline.control.settings import tracking
-from drumline.control.submission.fields import check_fields, fill_component, locate_problems
 from drumline.control.submission.run_folder import ISOLATION
 from drumline.engines.table import engine
 from drumline.plan import planner, values
@@ -24,7 +24,7 @@ from drumline.spec.entity import to_dict
 from drumline.spec.kinds.values import switch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from drumline.spec.jobs.command import Command
 
@@ -61,14 +61,17 @@ def plan(job: Command, run: RunOptions = AS_WRITTEN, *, check: bool = True) -> P
     if job.type == "parallel":
         job, check = fill_component(job), False
     with locate_problems(job):
-        _check_type(job)
+        if job.type != "command":
+            raise PlanError(f"type: a {job.type} is no one job, and has no plan of its own", path="type")
         if check:
             check_fields(job)
         if job.name:
             check_name(job.name)
         compute = compute_of(job)
         folder = RunFolder.for_job(job.name or "NAME", root_of(compute))
-        _check_code(job, run)
+        code = "" if job._snapshots else code_of(job, run)
+        if code and not os.path.exists(code):
+            raise PlanError(f"code: there is no {code}", path="code")
         planned = _plan_resolved(job, run, folder, compute)
         _check_extras(planned)
         planned = _add_receivers(job, planned)
@@ -113,36 +116,34 @@ def _add_receivers(job: Command, planned: Plan) -> Plan:
 
 def _check_extras(planned: Plan) -> None:
     """Raise PlanError for remote data that this installation cannot read or write."""
-    remote = [(one.name, one.uri) for one in planned.fetches] + [
-        (one.name, one.uri) for one in planned.uploads
-    ]
-    for name, uri in remote:
+    remote = [(one.name, one.uri) for one in planned.fetches]
+    for name, uri in [*remote, *((one.name, one.uri) for one in planned.uploads)]:
         from drumline.contract import extras
         from drumline.contract.hiding import hide_secrets
 
         missing = extras.missing_for(uri)
         if missing:
-            package, extra = missing
-            what = f"{name}: {hide_secrets(uri)} needs the package {package}, which is not installed"
-            raise PlanError(what, extras.install_line(extra), path=name)
+            what = f"{name}: {hide_secrets(uri)} needs the package {missing[0]}, which is not installed"
+            raise PlanError(what, extras.install_line(missing[1]), path=name)
 
 
 def _may_refer(job: Command) -> bool:
-    given = (*(job.inputs or {}).values(), *(job.outputs or {}).values())
+    def leads_away(path: str) -> bool:
+        return paths.is_remote(path) or path.startswith("/subscriptions/")
+
+    data = (*(job.inputs or {}).values(), *(job.outputs or {}).values())
     return job.environment is not None or any(
-        _leads_away(str(getattr(one, "path", None) or "")) or getattr(one, "name", None) for one in given
+        leads_away(str(getattr(one, "path", None) or "")) or getattr(one, "name", None) for one in data
     )
-
-
-def _leads_away(path: str) -> bool:
-    return paths.is_remote(path) or path.startswith("/subscriptions/")
 
 
 def _interpreter_of(compute: Mapping[str, Any]) -> str:
     is_here = compute.get("type", "local") == "local"
     named = os.environ.get(PYTHON, "")
     python = named or str(compute.get("python") or "")
-    if not python and not _is_tool():
+    # pipx and `uv tool` have installed Drumline in an environment that has nothing else.
+    marks = (os.path.join(sys.prefix, name) for name in ("pipx_metadata.json", "uv-receipt.toml"))
+    if not python and not any(map(os.path.exists, marks)):
         return sys.executable
     from drumline.control.environments import environment_builds
 
@@ -152,13 +153,6 @@ def _interpreter_of(compute: Mapping[str, Any]) -> str:
         python = environment_builds.find_named(named)
         environment_builds.check_can_run(python)
     return environment_builds.behind(python) if is_here else python
-
-
-def _is_tool() -> bool:
-    """Return whether pipx or ``uv tool`` has installed Drumline, in an environment that has nothing else."""
-    return any(
-        os.path.exists(os.path.join(sys.prefix, name)) for name in ("pipx_metadata.json", "uv-receipt.toml")
-    )
 
 
 def find_interpreter() -> str:
@@ -196,11 +190,6 @@ def root_of(compute: Mapping[str, Any]) -> str:
     return home(str(compute.get("folder") or ""))
 
 
-def _check_type(job: Command) -> None:
-    if job.type != "command":
-        raise PlanError(f"type: a {job.type} is no one job, and has no plan of its own", path="type")
-
-
 def _site(
     job: Command, folder: RunFolder, run: RunOptions, compute: dict[str, Any], interpreter: str = ""
 ) -> planner.Site:
@@ -217,7 +206,10 @@ def _site(
         folder=folder,
         interpreter=interpreter,
         search_path=search_path,
-        mpi=chosen.mpi(_ranks_path(interpreter, search_path)) if planner.needs_mpi(job) else None,
+        # On the ranks' PATH the interpreter's folder comes first.
+        mpi=chosen.mpi(os.pathsep.join(filter(None, (os.path.dirname(interpreter), search_path))))
+        if planner.needs_mpi(job)
+        else None,
         compute=compute,
         shares_machine=chosen.shares_machine and not compute.get("isolation"),
         reached=chosen.list_reached(compute),
@@ -238,11 +230,6 @@ def warm_wish(environ: Mapping[str, str]) -> str:
     return word
 
 
-def _ranks_path(interpreter: str, search_path: str) -> str:
-    """Return the ranks' PATH as the planner makes it: the interpreter's folder comes first."""
-    return os.pathsep.join(part for part in (os.path.dirname(interpreter), search_path) if part)
-
-
 def code_of(job: Any, run: RunOptions = AS_WRITTEN) -> str:
     """Return the absolute path of the code to take; empty for none."""
     code = None if run.in_place else job.code
@@ -253,14 +240,6 @@ def code_of(job: Any, run: RunOptions = AS_WRITTEN) -> str:
         why = "is registered in Azure, which is not asked" if is_asset else "is not fetched from there"
         raise PlanError(f"code: {code!r} {why}", "give a local folder", path="code")
     return paths.resolve(job, str(code))
-
-
-def _check_code(job: Command, run: RunOptions) -> None:
-    if job._snapshots:
-        return
-    code = code_of(job, run)
-    if code and not os.path.exists(code):
-        raise PlanError(f"code: there is no {code}", path="code")
 
 
 def _check_inputs(job: Command, folder: RunFolder, compute: Mapping[str, Any]) -> None:
@@ -305,3 +284,78 @@ def take_code(job: Any) -> tuple[dict[str, str], list[str]]:
 
     taken = code_assets.take(path, job._includes, slow_code.get())
     return {"code": taken.digest}, code_assets.warnings_of(taken, home())
+
+
+# The fields of a job before it is planned: checked, located in their file, and filled in from its component.
+
+
+def check_fields(job: Any) -> None:
+    """Raise SpecError with every field that is wrong by itself."""
+    from drumline.spec.jobs.validate import validate
+
+    result = validate(job)
+    if not result.passed:
+        raise SpecError(list(result.problems))
+
+
+@contextmanager
+def locate_problems(job: Any) -> Iterator[None]:
+    """Add file and line to the problems of a PlanError from within, if the job came from a file."""
+    try:
+        yield
+    except PlanError as error:
+        if job._root is not None:
+            from drumline.spec.jobs.validate import locate_problems
+
+            error.problems = tuple(locate_problems(error.problems, job))
+        raise
+
+
+def find_component(reference: str) -> Any:
+    """
+    Return the component that ``azureml:name:version`` names; one of ours of the same name and version stands in for a
+    registry's, which is not asked. Raises NotFoundError, PlanError.
+    """
+    from drumline.control.assets import assets
+    from drumline.spec.references import AssetReference, parse
+
+    asset = parse(reference)
+    if not isinstance(asset, AssetReference):
+        raise PlanError(
+            f"{reference!r} is not a component that is registered here",
+            "azureml:NAME:VERSION, after drumline component create -f FILE",
+        )
+    label = asset.label or (None if asset.version else "latest")
+    try:
+        return assets.get("component", asset.name, version=asset.version or None, label=label)
+    except NotFoundError as error:
+        if not asset.registry:
+            raise
+        version = f" --version {asset.version}" if asset.version else ""
+        line = f"drumline component create -f FILE --name {asset.name}{version}"
+        hint = f"to have one of your own stand in for it: {line}"
+        what = f"{reference!r} is in a registry of Azure's, which is not asked, and there is no component {asset} here"
+        raise NotFoundError(what, hint) from error
+
+
+def fill_component(job: Command) -> Command:
+    """
+    Return the job with what its component says, where it is the call of one.
+
+    Raises SpecError, PlanError, NotFoundError.
+    """
+    if job.__dict__.get("component") is None and job.type != "parallel":
+        return job
+    if job.type == "parallel":
+        check_fields(job)
+    from drumline.plan.pipelines import bindings
+    from drumline.spec.jobs.steps import fill_component
+
+    filled: Any = fill_component(job, find_component)
+    found = bindings.check_whole_job(filled)
+    problems = [problem for problem in found if not isinstance(problem, bindings.BindingWarning)]
+    filled._warnings += [problem.what for problem in found if isinstance(problem, bindings.BindingWarning)]
+    if problems:
+        raise PlanError(problems)
+    bindings.drop_superfluous(filled)
+    return filled  # type: ignore[no-any-return]

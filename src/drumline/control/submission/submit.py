@@ -13,12 +13,13 @@ from drumline.contract.folder import RunFolder, home
 from drumline.contract.identity import user
 from drumline.contract.record import NamedTuple
 from drumline.control.submission import run_folder
-from drumline.control.submission.fields import fill_component, locate_problems
 from drumline.control.submission.planning import (
     AS_WRITTEN,
     RunOptions,
     check_secret_files,
     code_of,
+    fill_component,
+    locate_problems,
     plan,
     root_of,
     slow_code,

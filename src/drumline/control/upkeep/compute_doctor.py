@@ -64,7 +64,7 @@ def examine_compute(name: str, node_count: int | None, tell: Callable[[str], Non
     outcome = fold(folder.read_events())
     if outcome.preflight is None:
         return ComputeChecks([_explain(folder.name, outcome)], folder.name)
-    listing.archive(folder.name)
+    listing.set_archived(folder.name, archived=True)
     return ComputeChecks(doctor.describe(outcome.preflight.detail["findings"]), folder.name)
 
 

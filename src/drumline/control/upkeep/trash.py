@@ -19,6 +19,7 @@ from drumline.contract.errors import NO_ROOM, DrumlineError
 from drumline.contract.folder import RunFolder, home, private_folder, write_whole
 from drumline.contract.mlflow import run_id_of
 from drumline.contract.outcome import fold
+from drumline.control.jobs.job_outputs import read_variables
 from drumline.linux import mounts
 from drumline.store.index import Index
 from drumline.tracking import mlflow_files
@@ -107,7 +108,7 @@ class TrashRemoval:
 
     def empty(self) -> list[OSError]:
         """Remove for good what was taken. Return what could not be removed; the next removal tries again."""
-        return _empty(self._bins.values())
+        return empty_bins(self._bins.values())
 
     @property
     def bins(self) -> list[str]:
@@ -127,7 +128,11 @@ def complete_interrupted(where: str, roots: Collection[str]) -> list[str]:
 
     The caller holds the lock of the home. Raises OSError.
     """
-    bins = [path for root in roots for path in _list_all_bins(root)]
+    bins = []
+    for root in roots:
+        bins += _list_bins(root)
+        for name in _FOLDERS_ELSEWHERE:
+            bins += _list_bins(os.path.join(root, name), _TRASH_ELSEWHERE)
     for entry in _read_journals(where):
         name, created, metrics = str(entry.get("name")), entry.get("created"), str(entry.get("metrics") or "")
         if "/" in name or name in ("", ".", ".."):
@@ -154,11 +159,6 @@ def _is_metrics(path: str, name: str, roots: Collection[str]) -> bool:
     return is_below and is_plain and run == run_id_of(name)
 
 
-def empty_bins(paths: Iterable[str]) -> list[OSError]:
-    """Remove bins of earlier removals; another process may do the same."""
-    return _empty(paths)
-
-
 def report_leftovers(problems: Sequence[OSError]) -> None:
     """Raise DrumlineError for files that could not be removed; what they were part of is gone all the same."""
     if problems:
@@ -167,7 +167,8 @@ def report_leftovers(problems: Sequence[OSError]) -> None:
         raise DrumlineError(what, f"what is left is in {os.path.join(home(), TRASH)}")
 
 
-def _empty(bins: Iterable[str]) -> list[OSError]:
+def empty_bins(bins: Iterable[str]) -> list[OSError]:
+    """Remove bins, and return what could not be removed; another process may remove the same."""
     problems = []
     for path in bins:
         try:
@@ -178,12 +179,6 @@ def _empty(bins: Iterable[str]) -> list[OSError]:
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.dirname(path))
     return problems
-
-
-def _list_all_bins(root: str) -> list[str]:
-    elsewhere = [os.path.join(root, folder) for folder in _FOLDERS_ELSEWHERE]
-    there = [path for folder in elsewhere for path in _list_bins(folder, _TRASH_ELSEWHERE)]
-    return [*_list_bins(root), *there]
 
 
 def _list_bins(root: str, folder: str = TRASH) -> list[str]:
@@ -207,10 +202,7 @@ def _read_journals(root: str) -> list[dict[str, Any]]:
 
 def find_mlflow_run(folder: RunFolder) -> str:
     """Return the folder of the job's metrics in its own home; empty if they are elsewhere."""
-    variables = (folder.read_json(folder.plan) or {}).get("user_env")
-    if not isinstance(variables, dict):
-        return ""
-    run = mlflow_files.run_folder(folder.name, {str(key): str(value) for key, value in variables.items()})
+    run = mlflow_files.run_folder(folder.name, read_variables(folder))
     above = os.path.join(folder.root, "mlruns")
     is_ours = run is not None and os.path.dirname(os.path.dirname(run)) == above
     return run if run and is_ours and os.path.isdir(run) and not os.path.islink(run) else ""

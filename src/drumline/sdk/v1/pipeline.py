@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.compat.pipeline_steps import identifier, to_pipeline
 from drumline.compat.script_run_config import refuse_unknown
 from drumline.contract.errors import SpecError, UsageError
-from drumline.control.submission.fields import fill_component
+from drumline.control.submission.planning import fill_component
 from drumline.sdk.v1.experiment import Experiment
 from drumline.sdk.v1.runs.run import Run
 from drumline.sdk.v1.workspace import Workspace

@@ -29,6 +29,8 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 def read_document() -> dict[str, Any]:
     """Return the whole document. Source: https://spec.openapis.org/oas/v3.1.1.html"""
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    errors = (_ERRORS | _ERRORS_OF_CHANGES).items()
     document: dict[str, Any] = {
         "openapi": "3.1.1",
         "info": {"title": "Drumline studio", "version": __version__},
@@ -41,16 +43,14 @@ def read_document() -> dict[str, Any]:
                 "cookie": {"type": "apiKey", "in": "cookie", "name": "drumline-studio-PORT"},
             },
             "schemas": {},
-            "responses": {code: _describe_error(why) for code, why in (_ERRORS | _ERRORS_OF_CHANGES).items()},
+            "responses": {code: {"description": why, "content": error} for code, why in errors},
         },
     }
     for name in sorted(os.listdir(_FOLDER)):
         if name.endswith(".json"):
             with open(os.path.join(_FOLDER, name), encoding="utf-8") as file:
                 part = json.load(file)
-            for path, item in part.get("paths", {}).items():
-                # Two nouns may have a path together, each with a method of its own.
-                document["paths"].setdefault(path, {}).update(item)
+            document["paths"] |= part.get("paths", {})
             document["components"]["schemas"] |= part.get("schemas", {})
     for item in document["paths"].values():
         for method in ("get", "post"):
@@ -60,8 +60,3 @@ def read_document() -> dict[str, Any]:
                     code: {"$ref": f"#/components/responses/{code}"} for code in sorted(codes)
                 }
     return document
-
-
-def _describe_error(why: str) -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/Error"}
-    return {"description": why, "content": {"application/json": {"schema": schema}}}

@@ -1,27 +1,33 @@
-"""Lists of jobs, and the stream of what is new."""
+"""Lists of jobs, and what can be done to jobs: submit, cancel, preempt, archive, restore, rerun."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
-from drumline.contract import folder as homes
+from drumline.contract.errors import DrumlineError, UsageError
 from drumline.control.facts import jobs
 from drumline.control.facts.table import find_page
+from drumline.control.jobs import listing
+from drumline.control.jobs.ending import cancel
 from drumline.control.times import parse_moment
-from drumline.studio.queries import query
+from drumline.studio.answers import to_json
+from drumline.studio.queries import body, check_is_ours, query
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from drumline.control.submission.submit import Submitted
     from drumline.studio.queries import Reader
+
 
 _ARCHIVED = {"": False, "0": False, "1": True, "all": None}
 _ALL = "*"
-_MOST_WATCHED = 16
 
 
 def list_jobs(request: Request) -> dict[str, Any]:
@@ -54,12 +60,119 @@ def _read_filters(wanted: Reader) -> jobs.JobFilters:
     )
 
 
-async def open_stream(request: Request) -> Response:
-    wanted = query(request)
-    watched = await run_in_threadpool(lambda: wanted.jobs("jobs", _MOST_WATCHED))
-    cursor = request.headers.get("last-event-id") or wanted.text("cursor")
-    answer: Response = await request.app.state.live.open(homes.current_workspace(), watched, cursor)
-    return answer
+# What can be done to jobs: submit, cancel, preempt, archive, restore, rerun.
 
 
-ROUTES = [Route("/jobs", list_jobs), Route("/stream", open_stream)]
+_MOST_YAML = 1 << 20
+
+
+def submit_job(request: Request) -> Response:
+    from drumline.control.submission.submit import submit_text
+
+    given = body(request)
+    text = given.text("yaml", most=_MOST_YAML)
+    if not text.strip():
+        raise UsageError("yaml: the job file is missing")
+    changes = given.mapping("set")
+    return _answer_submitted(request, submit_text(text, changes, given.text("folder")))
+
+
+def rerun_job(request: Request) -> Response:
+    from drumline.control.submission.rerun import prepare_rerun
+    from drumline.control.submission.submit import submit
+
+    given = body(request)
+    changes = given.mapping("set")
+    again = prepare_rerun(
+        request.path_params["name"],
+        [{path: value} for path, value in changes.items()],
+        compute=given.text("compute") or None,
+        code=given.text("code") or None,
+        new_name=given.text("new_name") or None,
+    )
+    return _answer_submitted(request, submit(again.job, again.run), again.notes)
+
+
+def _answer_submitted(request: Request, submitted: Submitted, notes: Iterable[str] = ()) -> Response:
+    _look_again(request, [submitted.name])
+    return to_json({"name": submitted.name, "warnings": [*notes, *submitted.warnings]}, 201)
+
+
+def cancel_job(request: Request) -> dict[str, Any]:
+    name = request.path_params["name"]
+    requested = cancel(name, at_once=body(request).flag("at_once"))
+    _look_again(request, [name])
+    return {"name": name, "requested": requested}
+
+
+def preempt_job(request: Request) -> dict[str, Any]:
+    from drumline.control.jobs.ending import preempt
+
+    name = request.path_params["name"]
+    attempt = preempt(name, body(request).number("node"))
+    _look_again(request, [name])
+    return {"name": name, "attempt": attempt}
+
+
+def archive_job(request: Request) -> dict[str, Any]:
+    return _set_archived(request, archived=True)
+
+
+def restore_job(request: Request) -> dict[str, Any]:
+    return _set_archived(request, archived=False)
+
+
+def _set_archived(request: Request, *, archived: bool) -> dict[str, Any]:
+    name = request.path_params["name"]
+    listing.set_archived(name, archived=archived)
+    _look_again(request, [name])
+    return {"name": name, "archived": archived}
+
+
+def cancel_jobs(request: Request) -> dict[str, Any]:
+    at_once = body(request).flag("at_once")
+
+    def end(name: str) -> None:
+        if not cancel(name, at_once=at_once):
+            raise UsageError(f"job {name} has ended already")
+
+    return _do_to_each(request, end)
+
+
+def archive_jobs(request: Request) -> dict[str, Any]:
+    archived = body(request).flag("archived", default=True)
+    return _do_to_each(request, partial(listing.set_archived, archived=archived))
+
+
+def _do_to_each(request: Request, action: Callable[[str], object]) -> dict[str, Any]:
+    """Do it to as many of the jobs as possible, and return which were done and why others were not."""
+    names = list(dict.fromkeys(body(request).words("names")))
+    if not names:
+        raise UsageError("names: no job is named")
+    done, failed = [], []
+    for name in names:
+        try:
+            check_is_ours(name)
+            action(name)
+            done.append(name)
+        except (DrumlineError, OSError) as error:
+            failed.append({"name": name, "message": getattr(error, "message", str(error))})
+    _look_again(request, done)
+    return {"done": done, "failed": failed}
+
+
+def _look_again(request: Request, names: list[str]) -> None:
+    request.app.state.tables.here().table.touch(names)
+
+
+ROUTES = [
+    Route("/jobs", list_jobs),
+    Route("/jobs", submit_job, methods=["POST"]),
+    Route("/jobs/cancel", cancel_jobs, methods=["POST"]),
+    Route("/jobs/archive", archive_jobs, methods=["POST"]),
+    Route("/jobs/{name}/cancel", cancel_job, methods=["POST"]),
+    Route("/jobs/{name}/preempt", preempt_job, methods=["POST"]),
+    Route("/jobs/{name}/archive", archive_job, methods=["POST"]),
+    Route("/jobs/{name}/restore", restore_job, methods=["POST"]),
+    Route("/jobs/{name}/rerun", rerun_job, methods=["POST"]),
+]

@@ -1,17 +1,26 @@
-"""What is not of one job: the queue of this machine, computes with their nodes, and assets."""
+"""What is not of one job: who looks, the queue of this machine, computes with their nodes, assets, and news."""
 
 from __future__ import annotations
 
+import os
+import time
 from typing import TYPE_CHECKING, Any
 
+from starlette.concurrency import run_in_threadpool
 from starlette.routing import Route
 
+from drumline import __version__
+from drumline.contract import folder as homes
+from drumline.contract.identity import user
 from drumline.control.assets import assets
-from drumline.control.machine import node_list, queue_view
+from drumline.control.machine import queue_view
+from drumline.control.times import utc
+from drumline.studio.openapi import read_document
 from drumline.studio.queries import query
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.responses import Response
 
 
 def show_queue(request: Request) -> dict[str, Any]:
@@ -19,7 +28,7 @@ def show_queue(request: Request) -> dict[str, Any]:
 
 
 def list_nodes(request: Request) -> dict[str, Any]:
-    return node_list.describe_nodes()
+    return queue_view.describe_nodes()
 
 
 def list_assets(request: Request) -> dict[str, Any]:
@@ -27,8 +36,48 @@ def list_assets(request: Request) -> dict[str, Any]:
     return assets.list_assets(asked.choice("kind", "", ("", *assets.KINDS)), asked.text("name"))
 
 
+_STARTED = time.time()
+_MOST_JOBS = 16
+"""That one stream is of."""
+
+
+def show_me(request: Request) -> dict[str, Any]:
+    return {
+        "version": __version__,
+        "user": user(),
+        "host": os.uname().nodename,
+        "home": homes.home(),
+        "workspace": homes.current_workspace(),
+        "workspaces": homes.workspace_names(),
+        "started": utc(_STARTED),
+        "can_write": _can_write(homes.home()),
+    }
+
+
+def _can_write(place: str) -> bool:
+    """Return whether jobs can be submitted and changed there; it may not exist yet."""
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    return os.access(place, os.W_OK)
+
+
+def show_document(request: Request) -> dict[str, Any]:
+    return read_document()
+
+
+async def open_stream(request: Request) -> Response:
+    wanted = query(request)
+    jobs = await run_in_threadpool(lambda: wanted.jobs("jobs", _MOST_JOBS))
+    cursor = request.headers.get("last-event-id") or wanted.text("cursor")
+    answer: Response = await request.app.state.live.open(homes.current_workspace(), jobs, cursor)
+    return answer
+
+
 ROUTES = [
     Route("/queue", show_queue),
     Route("/nodes", list_nodes),
     Route("/assets", list_assets),
+    Route("/me", show_me),
+    Route("/openapi.json", show_document),
+    Route("/stream", open_stream),
 ]

@@ -13,8 +13,8 @@ from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable
 
+    from drumline.cli.arguments import Verbs
     from drumline.spec.registered.compute import AmlCompute, Compute
 
 _LIST_COLUMNS = ("name", "type", "partition", "max_instances", "description")
@@ -25,14 +25,6 @@ _EXAMPLE = "drumline compute attach --type slurm --name gpu-cluster --partition 
 
 def main(argv: list[str]) -> int:
     return run_verb("compute", "Manage the machines that jobs run on.", VERBS, argv)
-
-
-def _add_name(parser: Parser) -> None:
-    add_name(parser, "compute")
-
-
-def _get_name(arguments: Namespace) -> str:
-    return get_name(arguments, "compute")
 
 
 # attach, create
@@ -91,7 +83,7 @@ _REFUSED = ("resource-id", "ssh-port", "ssh-private-key-file")
 
 
 def _attach_arguments(parser: Parser) -> None:
-    _add_name(parser)
+    add_name(parser, "compute")
     parser.add_argument(
         "-t", "--type", type=str.lower, metavar="TYPE", help="slurm, kubernetes, local or amlcompute"
     )
@@ -137,18 +129,10 @@ def _collect_flags(arguments: Namespace, flags: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _collect_slurm_fields(arguments: Namespace) -> dict[str, Any]:
-    return _collect_flags(arguments, (*_SLURM_FIELDS, "sbatch-options", "requeue"))
-
-
-def _collect_kubernetes_fields(arguments: Namespace) -> dict[str, Any]:
-    """Return the fields of a cluster that pods run on; those of Slurm alone are refused by their names."""
-    return _collect_slurm_fields(arguments) | _collect_flags(arguments, _KUBERNETES_FIELDS)
-
-
 def _collect_own_fields(arguments: Namespace, kind: str | None) -> dict[str, Any]:
-    """Return the fields that flags give a compute of that type."""
-    return _collect_kubernetes_fields(arguments) if kind == "kubernetes" else _collect_slurm_fields(arguments)
+    """Return the fields that flags give a compute of that type; those of Slurm are refused by name elsewhere."""
+    kubernetes = _KUBERNETES_FIELDS if kind == "kubernetes" else ()
+    return _collect_flags(arguments, (*_SLURM_FIELDS, "sbatch-options", "requeue", *kubernetes))
 
 
 def _collect_notes(arguments: Namespace) -> dict[str, Any]:
@@ -185,17 +169,15 @@ def _attach(arguments: Namespace) -> int:
 def _from_flags(arguments: Namespace) -> Compute:
     from drumline.spec.registered.compute import AmlCompute, from_dict
 
-    values = {"name": _get_name(arguments), "type": arguments.type, **_collect_notes(arguments)}
-    if arguments.type == "local":
-        values |= _collect_slurm_fields(arguments)  # to be refused by name
+    values = {"name": get_name(arguments, "compute"), "type": arguments.type, **_collect_notes(arguments)}
+    if arguments.type in ("local", "kubernetes", "slurm"):
+        values |= _collect_own_fields(arguments, arguments.type)
+    if arguments.type != "local":
+        values |= _collect_flags(arguments, _COMMON)
+    if arguments.type == "slurm" and arguments.size:
+        values["instance_types"] = {arguments.size: {}}
+    elif arguments.type not in ("kubernetes", "slurm"):
         values |= _collect_flags(arguments, ("size",))
-    elif arguments.type == "kubernetes":
-        values |= _collect_kubernetes_fields(arguments) | _collect_flags(arguments, _COMMON)
-    elif arguments.type == "slurm":
-        values |= _collect_slurm_fields(arguments) | _collect_flags(arguments, _COMMON)
-        values |= {"instance_types": {arguments.size: {}}} if arguments.size else {}
-    else:
-        values |= _collect_flags(arguments, (*_COMMON, "size"))
     made = from_dict(values, params_override=parse_overrides(arguments.set))
     return _adapt_amlcompute(made, arguments) if isinstance(made, AmlCompute) else made
 
@@ -235,11 +217,12 @@ def _adapt_amlcompute(aml: AmlCompute, arguments: Namespace) -> Compute:
         local = LocalCompute(name=aml.name, description=aml.description, tags=aml.tags, size=aml.size)
         local._warnings = describe_unused(aml)
         return local
-    if arguments.type != "slurm" and not _collect_slurm_fields(arguments):
+    fields = _collect_own_fields(arguments, "slurm")
+    if arguments.type != "slurm" and not fields:
         return aml
     slurm, warnings = to_slurm(aml)
     slurm._warnings = warnings
-    return _change_fields(slurm, _collect_slurm_fields(arguments))
+    return _change_fields(slurm, fields)
 
 
 def _change_fields(compute: Compute, fields: dict[str, Any]) -> Compute:
@@ -255,14 +238,14 @@ def _change_fields(compute: Compute, fields: dict[str, Any]) -> Compute:
 
 
 def _show_arguments(parser: Parser) -> None:
-    _add_name(parser)
+    add_name(parser, "compute")
     add_output(parser)
 
 
 def _show(arguments: Namespace) -> int:
     from drumline.control.machine import computes
 
-    output.show(computes.describe(_get_name(arguments)), arguments.output, arguments.query)
+    output.show(computes.describe(get_name(arguments, "compute")), arguments.output, arguments.query)
     return 0
 
 
@@ -286,7 +269,7 @@ def _list(arguments: Namespace) -> int:
 def _list_nodes(arguments: Namespace) -> int:
     from drumline.control.machine import computes
 
-    found = computes.nodes(_get_name(arguments))
+    found = computes.nodes(get_name(arguments, "compute"))
     columns: tuple[str, ...] = _NODE_COLUMNS
     if any("free_cores" in node for node in found):
         columns = (*_NODE_COLUMNS[:-2], *_FREE_COLUMNS, *_NODE_COLUMNS[-2:])
@@ -301,7 +284,7 @@ def _list_nodes(arguments: Namespace) -> int:
 
 
 def _update_arguments(parser: Parser) -> None:
-    _add_name(parser)
+    add_name(parser, "compute")
     parser.add_argument("--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE")
     parser.add_argument("--remove", action="extend", nargs="+", default=[], metavar="PATH")
     parser.add_argument("--add", action="extend", nargs="+", default=[], help=argparse.SUPPRESS)
@@ -312,7 +295,7 @@ def _update_arguments(parser: Parser) -> None:
 def _update(arguments: Namespace) -> int:
     from drumline.control.machine import computes
 
-    name = _get_name(arguments)
+    name = get_name(arguments, "compute")
     if arguments.add:
         raise UsageError("--add: set the whole list", "--set sbatch_options='[\"--constraint=a100\"]'")
     changes: dict[str, Any] = {}
@@ -330,7 +313,7 @@ def _update(arguments: Namespace) -> int:
 
 
 def _detach_arguments(parser: Parser) -> None:
-    _add_name(parser)
+    add_name(parser, "compute")
     parser.add_argument("-y", "--yes", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--no-wait", action="store_true", help=argparse.SUPPRESS)
 
@@ -338,11 +321,11 @@ def _detach_arguments(parser: Parser) -> None:
 def _detach(arguments: Namespace) -> int:
     from drumline.control.machine import computes
 
-    computes.detach(_get_name(arguments))
+    computes.detach(get_name(arguments, "compute"))
     return 0
 
 
-VERBS: dict[str, tuple[str, Callable[[Parser], None], Callable[[Any], int]]] = {
+VERBS: Verbs = {
     "attach": ("attach a cluster or this machine under a name that jobs can use", _attach_arguments, _attach),
     "create": ("the same as attach", _attach_arguments, _attach),
     "show": ("show a compute's settings and current state", _show_arguments, _show),

@@ -14,8 +14,8 @@ from drumline.contract.words import format_count
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable
 
+    from drumline.cli.arguments import Verbs
     from drumline.spec.registered.workspace import Workspace
 
 _LIST_COLUMNS = ("name", "jobs", "display_name", "description")
@@ -31,10 +31,6 @@ _IGNORED: dict[str, str] = {
 
 def main(argv: list[str]) -> int:
     return run_verb("workspace", "Manage workspaces.", VERBS, argv)
-
-
-def _add_name(parser: Parser) -> None:
-    add_name(parser, "workspace")
 
 
 def _get_name(arguments: Namespace) -> str:
@@ -86,7 +82,7 @@ def _list(arguments: Namespace) -> int:
 
 
 def _show_arguments(parser: Parser) -> None:
-    _add_name(parser)
+    add_name(parser, "workspace")
     add_output(parser)
 
 
@@ -95,7 +91,7 @@ def _show(arguments: Namespace) -> int:
 
 
 def _create_arguments(parser: Parser) -> None:
-    _add_name(parser)
+    add_name(parser, "workspace")
     parser.add_argument("-f", "--file", help="the workspace's file; - for standard input")
     add_set(parser, "description=vision")
     for field in ("display-name", "description"):
@@ -169,7 +165,7 @@ def _update(arguments: Namespace) -> int:
 
 
 def _delete_arguments(parser: Parser) -> None:
-    _add_name(parser)
+    add_name(parser, "workspace")
     parser.add_argument(
         "-y", "--yes", action="store_true", help="confirm that all its jobs and assets are deleted"
     )
@@ -191,7 +187,7 @@ def _delete(arguments: Namespace) -> int:
     return 0
 
 
-VERBS: dict[str, tuple[str, Callable[[Parser], None], Callable[[Any], int]]] = {
+VERBS: Verbs = {
     "list": ("list workspaces", _list_arguments, _list),
     "show": ("show a workspace", _show_arguments, _show),
     "create": ("create a workspace; using one creates it too", _create_arguments, _create),

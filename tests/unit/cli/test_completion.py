@@ -98,10 +98,10 @@ def test_names(home):
 def test_variables_and_experiments(cli, monkeypatch):
     monkeypatch.setenv("SOME_VARIABLE_HERE", "1")
     assert words_after("run", "--env", "SOME_VARIABLE_H") == ["SOME_VARIABLE_HERE"]
-    assert completion._list_experiments() == []
+    assert words_after("job", "list", "--experiment", "") == []
     assert cli("run", "--name", "calm", "--", "true").rc == 0
     assert cli("job", "list").rc == 0
-    assert completion._list_experiments() != []
+    assert words_after("job", "list", "--experiment", "") != []
 
 
 def test_a_broken_home_completes_nothing(monkeypatch):

@@ -35,16 +35,8 @@ def main(argv: list[str]) -> int:
     )
 
 
-def _add_name(parser: Parser) -> None:
-    add_name(parser, "datastore")
-
-
-def _get_name(arguments: Namespace) -> str:
-    return get_name(arguments, "datastore")
-
-
 def _create_arguments(parser: Parser) -> None:
-    _add_name(parser)
+    add_name(parser, "datastore")
     parser.add_argument("-f", "--file", help="the datastore's file; - for standard input")
     add_set(parser, "tags.team=vision")
     parser.add_argument("-t", "--type", type=str.lower, help="local; Azure's types need --file")
@@ -63,8 +55,7 @@ def _create(arguments: Namespace) -> int:
         raise UsageError("create needs --type or --file", _EXAMPLE)
     made = datastores.create(load_entity(arguments, _collect_flags(arguments), load_datastore, from_tree))
     output.print_warnings(made._warnings)
-    _print(made, arguments)
-    return 0
+    return _print(made, arguments)
 
 
 def _collect_flags(arguments: Namespace) -> dict[str, Any]:
@@ -78,9 +69,10 @@ def _collect_flags(arguments: Namespace) -> dict[str, Any]:
     return {**{key: value for key, value in values.items() if value is not None}, **parse_tags(arguments)}
 
 
-def _print(datastore: Datastore, arguments: Namespace) -> None:
+def _print(datastore: Datastore, arguments: Namespace) -> int:
     secrets = getattr(arguments, "include_secrets", False)
     output.show(_describe(datastore, secrets=secrets), arguments.output, arguments.query)
+    return 0
 
 
 def _describe(datastore: Datastore, *, secrets: bool = False) -> dict[str, Any]:
@@ -96,7 +88,7 @@ def _describe(datastore: Datastore, *, secrets: bool = False) -> dict[str, Any]:
 
 
 def _show_arguments(parser: Parser) -> None:
-    _add_name(parser)
+    add_name(parser, "datastore")
     parser.add_argument("--include-secrets", action="store_true", help="include keys and tokens")
     add_output(parser)
 
@@ -104,7 +96,7 @@ def _show_arguments(parser: Parser) -> None:
 def _show(arguments: Namespace) -> int:
     from drumline.control.assets import datastores
 
-    _print(datastores.get(_get_name(arguments)), arguments)
+    _print(datastores.get(get_name(arguments, "datastore")), arguments)
     return 0
 
 
@@ -137,15 +129,13 @@ def _update(arguments: Namespace) -> int:
         raise UsageError("--add: no field of a datastore is a list", "--set tags.NAME=VALUE")
     if arguments.file:
         return _create(arguments)
-    name = _get_name(arguments)
+    name = get_name(arguments, "datastore")
     before = datastores.get(name)
     if arguments.type not in (None, before.type):
         raise UsageError("the type of a datastore cannot be changed", "drumline datastore create replaces it")
     values = _remove_fields(to_dict(before), arguments.remove)
     changes = [*parse_overrides(arguments.set), _collect_flags(arguments)]
-    made = datastores.create(from_dict(values, params_override=changes))
-    _print(made, arguments)
-    return 0
+    return _print(datastores.create(from_dict(values, params_override=changes)), arguments)
 
 
 def _remove_fields(values: dict[str, Any], removed: list[str]) -> dict[str, Any]:
@@ -164,14 +154,14 @@ def _remove_fields(values: dict[str, Any], removed: list[str]) -> dict[str, Any]
 
 
 def _delete_arguments(parser: Parser) -> None:
-    _add_name(parser)
+    add_name(parser, "datastore")
     parser.add_argument("-y", "--yes", action="store_true", help=argparse.SUPPRESS)
 
 
 def _delete(arguments: Namespace) -> int:
     from drumline.control.assets import datastores
 
-    datastores.delete(_get_name(arguments))
+    datastores.delete(get_name(arguments, "datastore"))
     return 0
 
 

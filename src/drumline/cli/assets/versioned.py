@@ -42,12 +42,11 @@ def add_create(parser: Parser, kind: str, *, example: str, short: str = "") -> N
 
 
 def _add_registry(parser: Parser) -> None:
-    parser.add_argument("--registry-name", type=_no_registry, help=argparse.SUPPRESS)
+    def refuse(name: str) -> str:
+        hint = "leave it out: assets registered without a workspace are visible in all workspaces"
+        raise UsageError(f"--registry-name: registries are not supported; got {name!r}", hint)
 
-
-def _no_registry(name: str) -> str:
-    hint = "leave it out: assets registered without a workspace are visible in all workspaces"
-    raise UsageError(f"--registry-name: registries are not supported; got {name!r}", hint)
+    parser.add_argument("--registry-name", type=refuse, help=argparse.SUPPRESS)
 
 
 def collect_flags(arguments: Namespace, *names: str) -> dict[str, Any]:
@@ -124,9 +123,6 @@ class VersionedNoun:
         add_name(parser, self.kind)
         add_which(parser)
 
-    def _get_name(self, arguments: Namespace) -> str:
-        return get_name(arguments, self.kind)
-
     def _show_arguments(self, parser: Parser) -> None:
         self._add_which(parser)
         add_output(parser)
@@ -134,7 +130,7 @@ class VersionedNoun:
     def _show(self, arguments: Namespace) -> int:
         from drumline.control.assets import assets
 
-        shown = assets.describe(self.kind, self._get_name(arguments), arguments.version, arguments.label)
+        shown = assets.describe(self.kind, get_name(arguments, self.kind), arguments.version, arguments.label)
         output.show(shown, arguments.output, arguments.query)
         return 0
 
@@ -149,9 +145,19 @@ class VersionedNoun:
         add_output(parser)
 
     def _list(self, arguments: Namespace) -> int:
-        found = _describe_all(self.kind, arguments)
+        from drumline.control.assets import assets
+
+        if arguments.archived_only and arguments.include_archived:
+            raise UsageError("--archived-only and --include-archived exclude each other")
+        archived = True if arguments.archived_only else None if arguments.include_archived else False
+        found = assets.describe_all(
+            self.kind,
+            arguments.name or arguments.given,
+            archived=archived,
+            damaged=lambda problem: output.print_warnings([problem]),
+        )
         if self.stages and arguments.stage:
-            found = [one for one in found if one.get("stage") == arguments.stage]
+            found = [asset for asset in found if asset.get("stage") == arguments.stage]
         output.show(found[: arguments.max_results], arguments.output, arguments.query, self.columns)
         return 0
 
@@ -169,19 +175,39 @@ class VersionedNoun:
             parser.add_argument("-s", "--stage")
 
     def _update(self, arguments: Namespace) -> int:
-        _update(self.kind, arguments, {"stage": arguments.stage} if self.stages and arguments.stage else {})
+        from drumline.control.assets import assets
+
+        kind, name = self.kind, get_name(arguments, self.kind)
+        before = assets.describe(kind, name, arguments.version, arguments.label, is_whole=True)
+        removed = [path for path in arguments.remove if not path.startswith("labels.")]
+        editable = assets.EDITABLE[kind]
+        changes = parse_edits(before, arguments.set, removed, editable=editable, noun=kind)
+        if self.stages and arguments.stage:
+            changes["stage"] = arguments.stage
+        labels: list[str] = []
+        for field, *values in arguments.add:
+            if field != "labels" or not values:
+                raise UsageError(f"--add {field}: not a list, or no value given", _ADD_LABELS)
+            labels += values
+        unlabel = [path.removeprefix("labels.") for path in arguments.remove if path.startswith("labels.")]
+        if not changes and not labels and not unlabel:
+            raise UsageError("nothing to change", f"drumline {kind} update -n {name} --set description=...")
+        version = before["version"]
+        assets.update(kind, name, version, changes=changes, labels=labels, unlabel=unlabel)
+        # A label may be on another version now.
+        arguments.version, arguments.label = version, None
         return self._show(arguments)
 
     def _archive(self, arguments: Namespace) -> int:
         from drumline.control.assets import assets
 
-        assets.archive(self.kind, self._get_name(arguments), arguments.version, arguments.label)
+        assets.archive(self.kind, get_name(arguments, self.kind), arguments.version, arguments.label)
         return 0
 
     def _restore(self, arguments: Namespace) -> int:
         from drumline.control.assets import assets
 
-        assets.restore(self.kind, self._get_name(arguments), arguments.version, arguments.label)
+        assets.restore(self.kind, get_name(arguments, self.kind), arguments.version, arguments.label)
         return 0
 
 
@@ -189,45 +215,6 @@ def add_which(parser: Parser) -> None:
     parser.add_argument("-v", "--version")
     parser.add_argument("-l", "--label", help="a label instead of a version, such as latest")
     _add_registry(parser)
-
-
-def _describe_all(kind: str, arguments: Namespace) -> list[dict[str, Any]]:
-    from drumline.control.assets import assets
-
-    if arguments.archived_only and arguments.include_archived:
-        raise UsageError("--archived-only and --include-archived exclude each other")
-    archived = True if arguments.archived_only else None if arguments.include_archived else False
-    name = arguments.name or arguments.given
-    return assets.describe_all(
-        kind, name, archived=archived, damaged=lambda said: output.print_warnings([said])
-    )
-
-
-def _update(kind: str, arguments: Namespace, changes: dict[str, Any]) -> None:
-    from drumline.control.assets import assets
-
-    name = get_name(arguments, kind)
-    before = assets.describe(kind, name, arguments.version, arguments.label, is_whole=True)
-    removed = [path for path in arguments.remove if not path.startswith("labels.")]
-    editable = assets.EDITABLE[kind]
-    changes = {**parse_edits(before, arguments.set, removed, editable=editable, noun=kind), **changes}
-    labels = _parse_new_labels(arguments)
-    unlabel = [path.removeprefix("labels.") for path in arguments.remove if path.startswith("labels.")]
-    if not changes and not labels and not unlabel:
-        raise UsageError("nothing to change", f"drumline {kind} update -n {name} --set description=...")
-    version = before["version"]
-    assets.update(kind, name, version, changes=changes, labels=labels, unlabel=unlabel)
-    # A label may be on another version now.
-    arguments.version, arguments.label = version, None
-
-
-def _parse_new_labels(arguments: Namespace) -> list[str]:
-    labels: list[str] = []
-    for field, *values in arguments.add:
-        if field != "labels" or not values:
-            raise UsageError(f"--add {field}: not a list, or no value given", _ADD_LABELS)
-        labels += values
-    return labels
 
 
 def refuse_verb(what: str, why: str, instead: str) -> Verb:

@@ -9,12 +9,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from drumline.cli.arguments import Parser, ParserMade, enter_workspace
+from drumline.contract import folder
 from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 _BASH = r"""
@@ -156,7 +157,11 @@ def complete(argv: Sequence[str], commands: Mapping[str, str], modules: Mapping[
         answer = find_words(words[:-1], words[-1], commands, modules)
     except Exception:  # noqa: BLE001 - a broken home completes nothing
         answer = Answer()
-    return str(_cut_for_bash(answer, words[-1]) if shell == "bash" else answer)
+    if shell == "bash":
+        # What stands before the last = or : it does not replace.
+        cut = max(words[-1].rfind("="), words[-1].rfind(":")) + 1
+        answer = answer._replace(words=tuple((word[cut:], text) for word, text in answer.words))
+    return str(answer)
 
 
 def _join_pieces(words: Sequence[str]) -> list[str]:
@@ -170,12 +175,6 @@ def _join_pieces(words: Sequence[str]) -> list[str]:
             joined.append(word)
         is_open = word[-1:] in ("=", ":") and len(joined) > 0
     return joined
-
-
-def _cut_for_bash(answer: Answer, current: str) -> Answer:
-    """Leave out what stands before the last ``=`` or ``:``, which bash does not replace."""
-    cut = max(current.rfind("="), current.rfind(":")) + 1
-    return answer._replace(words=tuple((word[cut:], text) for word, text in answer.words)) if cut else answer
 
 
 def find_words(
@@ -294,20 +293,36 @@ class _Place:
         return self.noun if self.noun in (*_ASSETS, "compute", "workspace") else "job"
 
     def _list_names(self, kind: str) -> list[str]:
-        listers: dict[str, Callable[[], Iterable[str]]] = {
-            "job": _list_jobs,
-            "compute": _list_computes,
-            "workspace": _list_workspaces,
-            "experiment": _list_experiments,
-            "variable": lambda: os.environ,
-            "version": lambda: self._list_of_asset("versions"),
-            "label": lambda: self._list_of_asset("labels"),
-        }
-        if kind not in listers and kind not in _ASSETS:
-            return []
         with enter_workspace(self._find_option("-w", "--workspace-name", "--workspace")):
-            found = _list_assets(kind) if kind in _ASSETS else listers[kind]()
-            return [name for name in found if _PLAIN_NAME.fullmatch(name)]
+            return [name for name in self._list_all(kind) if _PLAIN_NAME.fullmatch(name)]
+
+    def _list_all(self, kind: str) -> Iterable[str]:
+        if kind == "job":
+            return _list_jobs()
+        if kind == "compute":
+            from drumline.control.machine import computes
+
+            return [computes.LOCAL, *computes.names()]
+        if kind == "workspace":
+            return folder.workspace_names()
+        if kind == "experiment":
+            from drumline.control.jobs import listing
+
+            return listing.experiments()
+        if kind == "variable":
+            return os.environ
+        if not kind:
+            return ()
+        from drumline.control.assets import assets
+
+        if kind in _ASSETS:
+            return assets.all_names(kind)
+        # The versions or the labels of the asset that the command line names.
+        first = next((word for word in self.rest if not word.startswith("-")), "")
+        name = self._find_option("-n", "--name") or first
+        if kind not in ("version", "label") or self.noun not in _ASSETS or not _PLAIN_NAME.fullmatch(name):
+            return ()
+        return (assets.all_versions if kind == "version" else assets.all_labels)(self.noun, name)
 
     def _find_option(self, *names: str) -> str | None:
         for word, value in zip(self.rest, [*self.rest[1:], ""], strict=False):
@@ -316,25 +331,12 @@ class _Place:
                 return inside if equals else value
         return None
 
-    def _list_of_asset(self, what: str) -> list[str]:
-        """Return the versions or the labels of the asset that the command line names."""
-        from drumline.control.assets import assets
-
-        name = self._find_option("-n", "--name") or next(
-            (word for word in self.rest if not word.startswith("-")), ""
-        )
-        if self.noun not in _ASSETS or not _PLAIN_NAME.fullmatch(name):
-            return []
-        find = assets.all_labels if what == "labels" else assets.all_versions
-        return find(self.noun, name)
-
 
 def _list_jobs() -> list[str]:
     """Return the names of jobs, newest first."""
-    from drumline.contract.folder import home
     from drumline.control.jobs.lookup import all_names
 
-    jobs = os.path.join(home(), "jobs")
+    jobs = os.path.join(folder.home(), "jobs")
 
     def find_age(name: str) -> float:
         try:
@@ -343,30 +345,6 @@ def _list_jobs() -> list[str]:
             return 0.0
 
     return sorted(all_names(), key=find_age)
-
-
-def _list_computes() -> list[str]:
-    from drumline.control.machine import computes
-
-    return [computes.LOCAL, *computes.names()]
-
-
-def _list_workspaces() -> list[str]:
-    from drumline.contract.folder import workspace_names
-
-    return workspace_names()
-
-
-def _list_experiments() -> list[str]:
-    from drumline.control.jobs import listing
-
-    return listing.experiments()
-
-
-def _list_assets(kind: str) -> list[str]:
-    from drumline.control.assets import assets
-
-    return assets.all_names(kind)
 
 
 # parsers

@@ -112,20 +112,19 @@ def _choose(meaning: Meaning, rest: Sequence[str], modules: Mapping[str, str]) -
     is_program = rest and not rest[0].startswith("-") and not any(one.endswith(_JOB_FILE) for one in rest)
     if commands[0] == "job create -f FILE" and is_program:
         return _find_program(rest) or f"run -- {shlex.join(rest)}"
-    return next((_fill(one, rest) for one in commands if _exists(one, modules)), "")
+    for command in commands:
+        # Their options exist: a test tries them.
+        noun, _, more = command.partition(" ")
+        verbs = _find_verbs(noun, modules)
+        if noun == "help" or (noun in modules and (not verbs or more.partition(" ")[0] in verbs)):
+            return _fill(command, rest)
+    return ""
 
 
 def _find_verbs(noun: str, modules: Mapping[str, str]) -> Mapping[str, Any]:
     """Return the verbs of a command; empty if it has none."""
     verbs: Mapping[str, Any] = getattr(import_module(modules[noun]), "VERBS", {}) if noun in modules else {}
     return verbs
-
-
-def _exists(command: str, modules: Mapping[str, str]) -> bool:
-    """Return whether the command and its verb exist. Their options do: a test tries them."""
-    noun, _, more = command.partition(" ")
-    verbs = _find_verbs(noun, modules)
-    return noun == "help" or (noun in modules and (not verbs or more.partition(" ")[0] in verbs))
 
 
 def _fill(command: str, rest: Sequence[str]) -> str:

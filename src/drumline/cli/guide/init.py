@@ -46,11 +46,19 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"there is no folder {folder}", "create it first")
     facts = look_at(folder)
     answers = _make_answers(arguments, facts)
-    if _is_asking(arguments):
+    options = (arguments.command, arguments.nodes, arguments.procs, arguments.distribution)
+    is_silent = arguments.yes or any(
+        value is not None for value in (*options, arguments.environment, arguments.compute)
+    )
+    if not is_silent and sys.stdin.isatty() and sys.stderr.isatty():
         answers = _ask(answers, facts)
     text = _make_file(answers, facts)
     _check(text, folder)
-    _write(out, text)
+    try:
+        with open(out, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{out} exists, and is not overwritten", "drumline init --out FILE") from None
     print(f"wrote {out}", file=sys.stderr)
     print(f"next: drumline job create -f {shlex.quote(out)} --stream", file=sys.stderr)
     return 0
@@ -81,17 +89,12 @@ def _find_free(out: str) -> str:
     return next(path for number in range(2, 1000) if not os.path.lexists(path := f"{stem}-{number}{ending}"))
 
 
-def _is_asking(arguments: Namespace) -> bool:
-    given = ("command", "nodes", "procs", "distribution", "environment", "compute")
-    is_silent = arguments.yes or any(getattr(arguments, name) is not None for name in given)
-    return not is_silent and sys.stdin.isatty() and sys.stderr.isatty()
-
-
 def _make_answers(arguments: Namespace, facts: FolderFacts) -> JobAnswers:
     procs = 1 if arguments.procs is None else arguments.procs
     nodes = 1 if arguments.nodes is None else arguments.nodes
-    _check_count("--nodes", nodes)
-    _check_count("--procs", procs)
+    for option, count in (("--nodes", nodes), ("--procs", procs)):
+        if count < 1:
+            raise UsageError(f"{option} must be at least 1; got {count}")
     distribution = arguments.distribution or facts.distribution
     if distribution == "none" and procs > 1:
         if arguments.distribution:
@@ -106,20 +109,25 @@ def _make_answers(arguments: Namespace, facts: FolderFacts) -> JobAnswers:
     )
 
 
-def _check_count(option: str, count: int) -> None:
-    if count < 1:
-        raise UsageError(f"{option} must be at least 1; got {count}")
-
-
 # questions
 
 
 def _ask(answers: JobAnswers, facts: FolderFacts) -> JobAnswers:
     """Ask for each answer; an empty line takes the one in brackets."""
     print(f"A job file for {facts.folder}. Enter keeps what is in brackets.", file=sys.stderr)
-    distribution = _read(
-        "distribution: " + ", ".join(_DISTRIBUTIONS), answers.distribution, _parse_distribution
-    )
+    distributions = ", ".join(_DISTRIBUTIONS)
+
+    def parse_distribution(text: str) -> str:
+        if text.lower() not in _DISTRIBUTIONS:
+            raise ValueError(f"{text!r} is not one of {distributions}")
+        return text.lower()
+
+    def parse_yes(text: str) -> bool:
+        if text.lower() not in ("y", "yes", "n", "no"):
+            raise ValueError("yes or no")
+        return text.lower() in ("y", "yes")
+
+    distribution = _read(f"distribution: {distributions}", answers.distribution, parse_distribution)
     command = _read("command", answers.command, str)
     nodes = _read("nodes", "1", _parse_count)
     procs = 1
@@ -127,7 +135,7 @@ def _ask(answers: JobAnswers, facts: FolderFacts) -> JobAnswers:
         procs = _read("processes on each node", "1", _parse_count)
     environment = ""
     if facts.packages:
-        packages = _read(f"install {facts.packages} for the job: yes, no", "no", _parse_yes)
+        packages = _read(f"install {facts.packages} for the job: yes, no", "no", parse_yes)
         environment = facts.packages if packages else ""
     compute = _read("compute", "local", str)
     return JobAnswers(command, nodes, procs, distribution, environment, "" if compute == "local" else compute)
@@ -152,18 +160,6 @@ def _parse_count(text: str) -> int:
     return int(text)
 
 
-def _parse_distribution(text: str) -> str:
-    if text.lower() not in _DISTRIBUTIONS:
-        raise ValueError(f"{text!r} is not one of {', '.join(_DISTRIBUTIONS)}")
-    return text.lower()
-
-
-def _parse_yes(text: str) -> bool:
-    if text.lower() not in ("y", "yes", "n", "no"):
-        raise ValueError("yes or no")
-    return text.lower() in ("y", "yes")
-
-
 # the file
 
 
@@ -171,34 +167,26 @@ def _make_file(answers: JobAnswers, facts: FolderFacts) -> str:
     from drumline.cli.guide import schema
 
     stored = schema.store_schema("job")
-    sections = [
-        _make_head(facts, schema.make_line(stored) if stored else ""),
-        _make_program(answers, facts),
-        _make_nodes(answers),
-        _make_environment(answers, facts),
-        _make_compute(answers),
-        "# Before you submit it, see what it would run: drumline plan -f FILE\n",
-    ]
-    return "\n".join(sections)
-
-
-def _make_head(facts: FolderFacts, schema_line: str) -> str:
-    lines = [
-        schema_line,
-        "$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json",
-        "type: command",
-        f"experiment_name: {_quote(facts.experiment)}",
-    ]
-    return "".join(f"{line}\n" for line in lines if line)
-
-
-def _make_program(answers: JobAnswers, facts: FolderFacts) -> str:
     ignore = "" if facts.has_ignore_file else "  # List what it does not need in .amlignore."
-    return (
-        "# Every rank runs this command, in a copy of the code. Files that it writes to ./outputs are kept.\n"
-        f"command: {_quote(answers.command)}\n"
-        f"code: .{ignore}\n"
-    )
+    compute = "# compute: azureml:NAME runs it elsewhere; drumline compute list shows the names."
+    if answers.compute:
+        compute = f"compute: {_quote('azureml:' + answers.compute.removeprefix('azureml:'))}"
+    return f"""\
+{schema.make_line(stored) + chr(10) if stored else ""}\
+$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
+type: command
+experiment_name: {_quote(facts.experiment)}
+
+# Every rank runs this command, in a copy of the code. Files that it writes to ./outputs are kept.
+command: {_quote(answers.command)}
+code: .{ignore}
+
+{_make_nodes(answers)}
+{_make_environment(answers, facts)}
+{compute}
+
+# Before you submit it, see what it would run: drumline plan -f FILE
+"""
 
 
 def _make_nodes(answers: JobAnswers) -> str:
@@ -236,13 +224,6 @@ def _make_environment(answers: JobAnswers, facts: FolderFacts) -> str:
     return head + "  conda_file:\n    dependencies:\n" + packages
 
 
-def _make_compute(answers: JobAnswers) -> str:
-    if not answers.compute:
-        return "# compute: azureml:NAME runs it elsewhere; drumline compute list shows the names.\n"
-    name = answers.compute
-    return f"compute: {_quote(name if name.startswith('azureml:') else 'azureml:' + name)}\n"
-
-
 def _quote(text: str) -> str:
     """Return the text as one line of YAML, quoted where it must be."""
     import yaml
@@ -264,15 +245,6 @@ def _check(text: str, folder: str) -> None:
     result = validate(load_job(io.BytesIO(text.encode()), relative_origin=folder))
     if not result.passed:
         raise SpecError(list(result.problems))
-
-
-def _write(path: str, text: str) -> None:
-    """Write a new file. Raises UsageError where another process was first."""
-    try:
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise UsageError(f"{path} exists, and is not overwritten", "drumline init --out FILE") from None
 
 
 # facts of the folder
@@ -321,7 +293,8 @@ class FolderFacts(NamedTuple):
 def look_at(folder: str) -> FolderFacts:
     """Look at a folder. Unreadable files count as empty; nothing is imported or run."""
     script = _find_script(folder)
-    imports = _read_imports(os.path.join(folder, script)) if script else set()
+    text = _read_text(os.path.join(folder, script)) if script else ""
+    imports = {name.strip().partition(".")[0] for line in _IMPORT.findall(text) for name in line.split(",")}
     distribution = next((kind for name, kind in _DISTRIBUTIONS_BY_IMPORT.items() if name in imports), "none")
     names = {one for one in (*_PACKAGES, *_IGNORE_FILES) if os.path.isfile(os.path.join(folder, one))}
     return FolderFacts(
@@ -345,14 +318,6 @@ def _find_script(folder: str) -> str:
         return usual or scripts[0]
     programs = [name for name in scripts if _MAIN.search(_read_text(os.path.join(folder, name)))]
     return programs[0] if len(programs) == 1 else ""
-
-
-def _read_imports(path: str) -> set[str]:
-    """Return the top-level modules that a script imports anywhere."""
-    found = set()
-    for line in _IMPORT.findall(_read_text(path)):
-        found |= {name.strip().partition(".")[0] for name in line.split(",")}
-    return found
 
 
 def _read_text(path: str) -> str:

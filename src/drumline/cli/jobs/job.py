@@ -26,19 +26,13 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Mapping
 
+    from drumline.cli.arguments import Verbs
+
 _INTERRUPTED = 130
 
 
 def main(argv: list[str]) -> int:
     return run_verb("job", "Submit and manage jobs.", VERBS, argv)
-
-
-def _add_name(parser: Parser) -> None:
-    add_name(parser, "job")
-
-
-def _get_name(arguments: Namespace, doing: str = "") -> str:
-    return get_name(arguments, "job", doing)
 
 
 # create
@@ -153,7 +147,7 @@ def _can_draw() -> bool:
 
 
 def _stream_arguments(parser: Parser) -> None:
-    _add_name(parser)
+    add_name(parser, "job")
     parser.add_argument("--ranks", default="", help="show only these ranks: 0,3-5")
     parser.add_argument(
         "--prefix", action="store_true", default=None, help="begin every line with [RANK|node-N]"
@@ -166,7 +160,7 @@ def _stream_arguments(parser: Parser) -> None:
 
 def _stream(arguments: Namespace) -> int:
     return follow_job(
-        _get_name(arguments), sys.stdout, arguments.ranks, arguments.prefix, as_lines=arguments.lines
+        get_name(arguments, "job"), sys.stdout, arguments.ranks, arguments.prefix, as_lines=arguments.lines
     )
 
 
@@ -174,7 +168,7 @@ def _stream(arguments: Namespace) -> int:
 
 
 def _download_arguments(parser: Parser) -> None:
-    _add_name(parser)
+    add_name(parser, "job")
     parser.add_argument("-p", "--download-path", default=".", help="default: the current folder")
     parser.add_argument("--output-name", default="", help="only this named output; default: the artifacts")
     parser.add_argument("--all", action="store_true", help="artifacts and all named outputs")
@@ -186,7 +180,7 @@ def _download(arguments: Namespace) -> int:
     from drumline.control.jobs.recovery import recover
     from drumline.control.progress_bar import ProgressBar
 
-    name = _get_name(arguments, "downloading")
+    name = get_name(arguments, "job", "downloading")
     recover(folder_of(name))
     with ProgressBar(interval_s=0.1) as bar:
         target = download(
@@ -229,7 +223,7 @@ def _validate(arguments: Namespace) -> int:
 
 
 def _update_arguments(parser: Parser) -> None:
-    _add_name(parser)
+    add_name(parser, "job")
     parser.add_argument("--set", action="extend", nargs="+", default=[], metavar="PATH=VALUE")
     parser.add_argument("--remove", action="extend", nargs="+", default=[], metavar="PATH")
     parser.add_argument("--add", action="extend", nargs="+", default=[], help="no field of a job is a list")
@@ -278,7 +272,7 @@ def _load(module: str) -> Mapping[str, tuple[Callable[[Parser], None], Callable[
     return verbs
 
 
-VERBS: dict[str, tuple[str, Callable[[Parser], None], Callable[[Any], int]]] = {
+VERBS: Verbs = {
     "create": ("submit a job file", _create_arguments, _create),
     "show": ("show a job", *_in_module("views.show", "show")),
     "stream": ("show the logs of its ranks until it ends", _stream_arguments, _stream),

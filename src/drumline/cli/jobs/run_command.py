@@ -42,19 +42,16 @@ _SETTINGS = ("grace", "hang_after", "hang_action", "max_restarts", "once", "warm
 
 
 def main(argv: list[str], standby: Standby | None = None) -> int:
-    own, program = _split_program(argv)
-    arguments = _make_parser().parse_args(own)
-    program = program or arguments.program
+    at = argv.index("--") if "--" in argv else len(argv)
+    arguments = _make_parser().parse_args(argv[:at])
+    program = argv[at + 1 :] or arguments.program
     for option, count in (("--nodes", arguments.nodes), ("--procs", arguments.procs)):
         if count is not None and count < 1:
             raise UsageError(f"{option} must be at least 1; got {count}")
-    if arguments.env:
+    if arguments.env or arguments.secret:
         from drumline.cli import variables
 
         variables.hide_values(arguments.env)
-    if arguments.secret:
-        from drumline.cli import variables
-
         variables.hide_typed(arguments.secret)
     if not program:
         raise UsageError(
@@ -66,7 +63,10 @@ def main(argv: list[str], standby: Standby | None = None) -> int:
 
 
 def _run(arguments: Namespace, program: list[str], standby: Standby | None) -> int:
-    folder = _current_folder()
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError as error:
+        raise UsageError("the current folder no longer exists", "cd to an existing folder") from error
     _check_program(program[0])
     if arguments.compute is None:
         standby = standby or Standby()
@@ -108,8 +108,7 @@ def _run(arguments: Namespace, program: list[str], standby: Standby | None) -> i
         print(submitted.name)
         return 0
     try:
-        options = stream.StreamOptions(arguments.ranks, arguments.prefix, progress=_choose_progress())
-        return _follow(submitted.folder, options)
+        return _follow(submitted.folder, arguments)
     except _NotEndedError:
         from drumline.control.jobs import lookup
 
@@ -118,13 +117,6 @@ def _run(arguments: Namespace, program: list[str], standby: Standby | None) -> i
         return _INTERRUPTED
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _current_folder() -> str:
-    try:
-        return os.getcwd()
-    except FileNotFoundError as error:
-        raise UsageError("the current folder no longer exists", "cd to an existing folder") from error
 
 
 def _check_program(program: str) -> None:
@@ -247,19 +239,22 @@ class _RunParser(Parser):
         super().error(message)
 
 
-def _split_program(argv: list[str]) -> tuple[list[str], list[str]]:
-    if "--" in argv:
-        at = argv.index("--")
-        return argv[:at], argv[at + 1 :]
-    return argv, []
-
-
 def _build_job(arguments: Namespace, program: list[str]) -> Command:
     import shlex
 
     from drumline.spec.jobs.command import command
     from drumline.spec.paths import default_experiment_name
 
+    compute, variables = None, {}
+    if arguments.compute is not None:
+        from drumline.control.machine import computes
+
+        # Unlike a job file's, a typed name must exist here.
+        compute = computes.refer_to(arguments.compute)
+    if arguments.env_file:
+        from drumline.cli.variables import read_env_files
+
+        variables = read_env_files(arguments.env_file)
     return command(
         name=arguments.name,
         display_name=arguments.name,
@@ -267,9 +262,9 @@ def _build_job(arguments: Namespace, program: list[str]) -> Command:
         # For display; the job runs the words themselves, which may be any bytes.
         command=shlex.join(program).encode("utf-8", "backslashreplace").decode(),
         distribution=_build_distribution(arguments),
-        compute=_find_compute(arguments.compute),
+        compute=compute,
         instance_count=arguments.nodes,
-        environment_variables={**_read_env_files(arguments.env_file), **parse_variables(arguments.env)},
+        environment_variables={**variables, **parse_variables(arguments.env)},
         timeout=arguments.timeout,
         properties=_describe_isolation(arguments),
         drumline={name: value for name in _SETTINGS if (value := getattr(arguments, name)) is not None},
@@ -288,16 +283,6 @@ def _describe_isolation(arguments: Namespace) -> dict[str, str]:
     from drumline.control.submission.run_folder import ISOLATION
 
     return {ISOLATION: computes.describe_nodes(arguments.link or "")}
-
-
-def _find_compute(name: str | None) -> str | None:
-    """Return the compute of that name. Raises NotFoundError: unlike a job file's, a typed name must exist here."""
-    if name is None:
-        return None
-    from drumline.control.machine import computes
-
-    name = computes.name_of(name)
-    return f"azureml:{name if name == 'local' else computes.get(name).name}"
 
 
 def _build_distribution(arguments: Namespace) -> dict[str, Any] | None:
@@ -325,24 +310,8 @@ def _build_distribution(arguments: Namespace) -> dict[str, Any] | None:
     }
 
 
-def _read_env_files(paths: list[str]) -> dict[str, str]:
-    if not paths:
-        return {}
-    from drumline.cli import variables
-
-    return variables.read_env_files(paths)
-
-
 class _NotEndedError(BaseException):
     """A job of a remote engine was killed and has not ended for a while. Nothing else catches it."""
-
-
-def _choose_progress() -> Callable[[RunFolder], str] | None:
-    if not sys.stderr.isatty():
-        return None
-    from drumline.cli import output
-
-    return output.choose_progress()
 
 
 def _make_canceler(submitted: Submitted) -> Callable[[bool], object]:
@@ -390,10 +359,16 @@ def _cancel_on_signals(cancel: Callable[[bool], object]) -> None:
         signal.signal(number, on_signal)
 
 
-def _follow(folder: RunFolder, show: Any) -> int:
+def _follow(folder: RunFolder, arguments: Namespace) -> int:
     from drumline.control.jobs.ending import cancel, wait_for_end
     from drumline.control.logs import stream
 
+    progress = None
+    if sys.stderr.isatty():
+        from drumline.cli import output
+
+        progress = output.choose_progress()
+    show = stream.StreamOptions(arguments.ranks, arguments.prefix, progress=progress)
     try:
         outcome = stream.follow(folder, sys.stdout, show)
     except OSError as error:
@@ -404,8 +379,11 @@ def _follow(folder: RunFolder, show: Any) -> int:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _CLOSED_PIPE
+    shown = None
     with contextlib.suppress(BrokenPipeError):
-        shown = show if _are_same_file(1, 2) else None
+        # Of one terminal, file or pipe, and so with the same reader.
+        with contextlib.suppress(OSError):
+            shown = show if os.path.samestat(os.fstat(1), os.fstat(2)) else None
         ending = stream.ending(folder, outcome, shown)
         if sys.stderr.isatty():
             from drumline.cli.colour import paint_ending
@@ -413,11 +391,3 @@ def _follow(folder: RunFolder, show: Any) -> int:
             ending = paint_ending(ending, sys.stderr)
         print(ending, end="", file=sys.stderr)
     return outcome.exit_code if outcome.exit_code is not None else 1
-
-
-def _are_same_file(one: int, other: int) -> bool:
-    """Return whether two descriptors are of one terminal, file or pipe, and so have the same reader."""
-    try:
-        return os.path.samestat(os.fstat(one), os.fstat(other))
-    except OSError:
-        return False

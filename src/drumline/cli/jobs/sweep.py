@@ -183,15 +183,11 @@ def _parse_space(name: str, text: str) -> dict[str, Any]:
         )
     is_whole = isinstance(low, int) and isinstance(high, int)
     last = parts[2] if len(parts) == 3 else ""
+    if last == "log" and low <= 0:
+        raise UsageError(f"--{name}: {text!r}: a logarithmic scale begins above 0")
     if last == "log":
-        if low <= 0:
-            raise UsageError(f"--{name}: {text!r}: a logarithmic scale begins above 0")
-        bounds_in_log = {"min_value": math.log(low), "max_value": math.log(high)}
-        return (
-            {"type": "qloguniform", **bounds_in_log, "q": 1}
-            if is_whole
-            else {"type": "loguniform", **bounds_in_log}
-        )
+        kind, more = ("qloguniform", {"q": 1}) if is_whole else ("loguniform", {})
+        return {"type": kind, "min_value": math.log(low), "max_value": math.log(high), **more}
     if not last and not is_whole:
         return {"type": "uniform", "min_value": low, "max_value": high}
     step = parse_value(last) if last else 1
@@ -217,7 +213,9 @@ def _make_fields(
     arguments: Namespace, spaces: dict[str, dict[str, Any]], program: Sequence[str]
 ) -> dict[str, Any]:
     """Return the sweep as a job file has it. Raises UsageError."""
-    command = _make_command(spaces, program)
+    command = " ".join(_make_word(word, spaces) for word in program)
+    if not spaces:
+        raise UsageError("no hyperparameter is given", _EXAMPLE)
     for option in ("trials", "concurrent", "nodes", "procs", "timeout", "trial_timeout"):
         value = getattr(arguments, option)
         if value is not None and value < 1:
@@ -235,6 +233,11 @@ def _make_fields(
         "drumline": {"warm": arguments.warm} if arguments.warm else {},
     }
     total, sampling = _choose_sampling(arguments, spaces)
+    how, _, metric = (arguments.goal or "").partition(":")
+    if how not in _GOALS or not metric:
+        what = f"--goal: {arguments.goal!r} is not min:METRIC or max:METRIC"
+        hint = "--goal min:loss, with the name of a metric that the program logs"
+        raise UsageError(what if arguments.goal else "--goal is missing", hint)
     limits = {
         "max_total_trials": total,
         "max_concurrent_trials": arguments.concurrent,
@@ -248,11 +251,14 @@ def _make_fields(
         "trial": _without_empty(trial),
         "search_space": spaces,
         "sampling_algorithm": sampling,
-        "objective": _parse_goal(arguments.goal),
+        "objective": {"goal": _GOALS[how], "primary_metric": metric},
         "early_termination": _parse_policy(arguments.early_stop),
         "limits": _without_empty(limits),
-        "compute": _find_compute(arguments.compute),
     }
+    if arguments.compute is not None:
+        from drumline.control.machine import computes
+
+        fields["compute"] = computes.refer_to(arguments.compute)
     return _without_empty(fields)
 
 
@@ -260,15 +266,8 @@ def _without_empty(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, "", {})}
 
 
-def _make_command(spaces: dict[str, dict[str, Any]], program: Sequence[str]) -> str:
-    """Return the command of a trial, in which hyperparameters stand as job files write them. Raises UsageError."""
-    words = [_make_word(word, spaces) for word in program]
-    if not spaces:
-        raise UsageError("no hyperparameter is given", _EXAMPLE)
-    return " ".join(words)
-
-
 def _make_word(word: str, spaces: dict[str, dict[str, Any]]) -> str:
+    """Return a word of the program in which hyperparameters stand as job files write them. Raises UsageError."""
     parts: list[str] = []
     end = 0
     for found in _PLACEHOLDER.finditer(word):
@@ -281,19 +280,15 @@ def _make_word(word: str, spaces: dict[str, dict[str, Any]]) -> str:
         if name not in spaces:
             hint = f"--{name} LOW:HIGH or --{name} A,B; write {{{{{name}}}}} for the text {{{name}}} itself"
             raise UsageError(f"the program has {{{name}}}, and no --{name} says what to try", hint)
-        parts.append(_quote_placeholder(name, spaces[name]))
+        texts = [value for value in spaces[name].get("values", ()) if isinstance(value, str)]
+        if any("'" in text for text in texts):
+            raise UsageError(f"--{name}: a value cannot have a single quote in it")
+        # A value takes its place before a shell reads the command.
+        placeholder = f"${{{{search_space.{name}}}}}"
+        parts.append(placeholder if all(map(_PLAIN_TEXT.fullmatch, texts)) else f"'{placeholder}'")
     if end < len(word) or not word:
         parts.append(shlex.quote(word[end:]))
     return "".join(parts)
-
-
-def _quote_placeholder(name: str, space: dict[str, Any]) -> str:
-    """Quote a placeholder: a value takes its place before a shell reads the command. Raises UsageError."""
-    texts = [value for value in space.get("values", ()) if isinstance(value, str)]
-    if any("'" in text for text in texts):
-        raise UsageError(f"--{name}: a value cannot have a single quote in it")
-    placeholder = f"${{{{search_space.{name}}}}}"
-    return placeholder if all(map(_PLAIN_TEXT.fullmatch, texts)) else f"'{placeholder}'"
 
 
 def _choose_sampling(arguments: Namespace, spaces: dict[str, dict[str, Any]]) -> tuple[int, Any]:
@@ -317,14 +312,6 @@ def _choose_sampling(arguments: Namespace, spaces: dict[str, dict[str, Any]]) ->
     return total, {"type": "random", **detail} if detail else "random"
 
 
-def _parse_goal(text: str | None) -> dict[str, str]:
-    how, colon, metric = (text or "").partition(":")
-    if how not in _GOALS or not colon or not metric:
-        what = f"--goal: {text!r} is not min:METRIC or max:METRIC" if text else "--goal is missing"
-        raise UsageError(what, "--goal min:loss, with the name of a metric that the program logs")
-    return {"goal": _GOALS[how], "primary_metric": metric}
-
-
 def _parse_policy(text: str | None) -> dict[str, Any] | None:
     name, colon, number = (text or "").partition(":")
     if not name:
@@ -337,15 +324,6 @@ def _parse_policy(text: str | None) -> dict[str, Any] | None:
     if name == "truncation" and isinstance(value, int) and 0 < value < 100:
         return {"type": "truncation_selection", "truncation_percentage": value}
     raise UsageError(f"--early-stop: {text!r} is no policy", "median, bandit:0.1 or truncation:20")
-
-
-def _find_compute(name: str | None) -> str | None:
-    if name is None:
-        return None
-    from drumline.control.machine import computes
-
-    name = computes.name_of(name)
-    return f"azureml:{name if name == 'local' else computes.get(name).name}"
 
 
 def _run(arguments: Namespace, fields: dict[str, Any]) -> int:

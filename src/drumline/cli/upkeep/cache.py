@@ -10,15 +10,13 @@ from drumline.cli.arguments import Parser, add_output, confirm, parse_count, run
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from drumline.cli.arguments import Verbs
+
 _COLUMNS = ("uri", "size", "files", "last_used", "used_by")
 
 
 def main(argv: list[str]) -> int:
     return run_verb("cache", "Manage the cache of data that jobs have downloaded.", VERBS, argv)
-
-
-def _show_arguments(parser: Parser) -> None:
-    add_output(parser)
 
 
 def _show(arguments: Namespace) -> int:
@@ -92,8 +90,8 @@ def _limit(arguments: Namespace) -> int:
     return 0
 
 
-VERBS = {
-    "show": ("show its folder, size and limit", _show_arguments, _show),
+VERBS: Verbs = {
+    "show": ("show its folder, size and limit", add_output, _show),
     "list": ("list downloaded data, most recently used first", _list_arguments, _list),
     "prune": (
         "remove the least recently used data that no running job uses",

@@ -12,6 +12,8 @@ from drumline.contract.words import name_plural
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from drumline.cli.arguments import Verbs
+
 _COLUMNS = ("pid", "program", "python", "imported", "memory", "age", "idle", "used")
 
 
@@ -24,10 +26,6 @@ def _list(arguments: Namespace) -> int:
 
     output.show(warm.warm_interpreters(), arguments.output, arguments.query, _COLUMNS)
     return 0
-
-
-def _list_arguments(parser: Parser) -> None:
-    add_output(parser)
 
 
 def _stop_arguments(parser: Parser) -> None:
@@ -44,7 +42,7 @@ def _stop(arguments: Namespace) -> int:
     return 0
 
 
-VERBS = {
-    "list": ("list warm interpreters, most recently used first", _list_arguments, _list),
+VERBS: Verbs = {
+    "list": ("list warm interpreters, most recently used first", add_output, _list),
     "stop": ("stop warm interpreters; running ranks continue", _stop_arguments, _stop),
 }

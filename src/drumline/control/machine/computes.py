@@ -312,6 +312,12 @@ def name_of(text: str | None) -> str:
     return found[1] if found else name
 
 
+def refer_to(word: str) -> str:
+    """Return what a job says of a compute that a person named. Raises NotFoundError: it must exist here."""
+    name = name_of(word)
+    return f"azureml:{name if name == LOCAL else get(name).name}"
+
+
 # isolated nodes without a compute: --isolate of drumline run
 
 

@@ -66,7 +66,11 @@ def prepare_rerun(
             key: value for key, value in spec["properties"].items() if not key.startswith("azureml.git.")
         }
     if compute:
-        _set_compute(spec, _find_compute(compute))
+        from drumline.control.machine import computes
+
+        settings = spec.get("settings") or {}
+        holder, key = (settings, "default_compute") if settings.get("default_compute") else (spec, "compute")
+        holder[key] = computes.refer_to(compute)
     return prepare(folder, spec, list(changes), _Wish(code, bool(compute), new_name))
 
 
@@ -91,21 +95,6 @@ def _forget_run(spec: dict[str, Any], name: str) -> None:
             output.pop("version", None)  # That one is the earlier job's; this one's is the next.
 
 
-def _find_compute(word: str) -> str:
-    from drumline.control.machine import computes
-
-    name = computes.name_of(word)
-    return f"azureml:{name if name == 'local' else computes.get(name).name}"
-
-
-def _set_compute(spec: dict[str, Any], compute: str) -> None:
-    settings = spec.get("settings")
-    if isinstance(settings, dict) and settings.get("default_compute"):
-        settings["default_compute"] = compute
-    else:
-        spec["compute"] = compute
-
-
 def _load(
     spec: dict[str, Any], folder: RunFolder, changes: list[dict[str, Any]], new_name: str | None
 ) -> Any:
@@ -126,7 +115,9 @@ def _prepare_program(
 ) -> Rerun:
     plan = folder.read_json(folder.plan) or {}
     _pin_versions(spec, plan.get("resolved") or {})
-    ran_in = _find_working_folder(folder, plan)
+    cwd = str(plan.get("cwd") or folder.code)
+    # The user's folder in which the job ran, or on which its code leaned.
+    ran_in = str(plan.get("beside") or "") or ("" if cwd == folder.code else cwd)
     digest = str(plan.get("snapshot") or stored_code.read_record(folder).get("snapshot") or "")
     notes: list[str] = []
     if wish.code == NOW or _are_set(changes, "code") or not (ran_in or digest):
@@ -141,17 +132,16 @@ def _prepare_program(
             run = run._replace(argv=_find_words(spec, plan))
     job = _load(spec, folder, changes, wish.new_name)
     if digest:
-        job._snapshots = {"code": _bring_here(digest, folder.root)}
+        # In this home too, from which a job on any compute takes it.
+        if not os.path.isdir(snapshot_path(home(), digest)):
+            from drumline.staging.snapshot.take import take_snapshot
+
+            digest = take_snapshot(snapshot_path(folder.root, digest), home()).digest
+        job._snapshots = {"code": digest}
         source = ran_in or str(spec.get("code") or "")
         if wish.code is None and os.path.isdir(source):
             notes.append(f"it runs the code as it was then; --code now takes that of {source}")
     return Rerun(job, run, tuple(notes))
-
-
-def _find_working_folder(folder: RunFolder, plan: dict[str, Any]) -> str:
-    """Return the user's folder in which the job ran, or on which its code leaned; empty for a job with code."""
-    cwd = str(plan.get("cwd") or folder.code)
-    return str(plan.get("beside") or "") or ("" if cwd == folder.code else cwd)
 
 
 def _choose_folder(folder: RunFolder, ran_in: str, *, is_stored: bool, has_code: bool) -> RunOptions:
@@ -196,15 +186,6 @@ def _are_set(changes: Iterable[dict[str, Any]], field: str) -> bool:
 
 def _is_stored(digest: str, root: str) -> bool:
     return bool(digest) and any(os.path.isdir(snapshot_path(one, digest)) for one in (root, home()))
-
-
-def _bring_here(digest: str, root: str) -> str:
-    """Have the snapshot in this home too, from which a job on any compute takes it."""
-    if os.path.isdir(snapshot_path(home(), digest)):
-        return digest
-    from drumline.staging.snapshot.take import take_snapshot
-
-    return take_snapshot(snapshot_path(root, digest), home()).digest
 
 
 def _explain_missing(folder: RunFolder, code: str | None) -> str:

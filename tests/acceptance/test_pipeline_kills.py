@@ -88,7 +88,7 @@ def drive(folder, place, after, call):
         ("drumline.control.jobs.recovery.start_driver", True, 1),  # its driver is on its way
         ("drumline.control.driver.reuse.remember", True, 1),  # a has ended, and nobody has noted it
         ("drumline.control.driver.pipeline.link_output", True, 1),  # the pipeline's output is there
-        ("drumline.control.assets.registration.register_outputs", True, 1),  # all have ended, but the whole
+        ("drumline.control.assets.references.register_outputs", True, 1),  # all have ended, but the whole
     ],
 )
 def test_killed_at(pipeline, tmp_path, drumline_home, place, after, call):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from drumline.contract.errors import SpecError, UsageError
 from drumline.control.assets import assets, datastores
-from drumline.control.assets.asset_records import problems_of
+from drumline.control.assets.assets import problems_of
 from drumline.sdk.operations import Operations, print_warnings
 from drumline.spec.jobs.component import Component
 from drumline.spec.jobs.validate import ValidationResult

@@ -7,13 +7,11 @@ import shutil
 from typing import Any
 
 from drumline.contract.errors import NotFoundError, UsageError
-from drumline.control.assets import asset_records, assets
+from drumline.control.assets import assets, references
 from drumline.control.jobs.download import copy, explain_write_errors
 from drumline.control.jobs.job_outputs import OutputPlace
 from drumline.spec.paths import is_remote, resolve
-
-_DEPTH = 8
-"""Of assets whose paths are references themselves."""
+from drumline.spec.references import AssetReference, is_reference, parse
 
 
 def path_of(asset: Any) -> str:
@@ -22,16 +20,13 @@ def path_of(asset: Any) -> str:
 
     Raises NotFoundError, UsageError and PlanError for what a reference leads to, UsageError for what is elsewhere.
     """
-    from drumline.control.assets import references
-    from drumline.spec.references import AssetReference, is_reference, parse
-
-    for _ in range(_DEPTH):
+    for _ in range(references.DEPTH):
         path = str(asset.path)
         if not is_reference(path):
             break
         reference = parse(path)
         found = (
-            references.find_asset(asset_records.kind_of(asset), reference, path)
+            references.find_asset(assets.kind_of(asset), reference, path)
             if isinstance(reference, AssetReference)
             else references.find_place(reference)
         )
@@ -77,7 +72,7 @@ def download_component(
     import yaml
 
     component = assets.get("component", name, version, label)
-    values = asset_records.to_yaml_values(component)
+    values = assets.to_yaml_values(component)
     folder = os.path.join(os.path.abspath(target), name)
     if os.path.lexists(folder):
         raise UsageError(f"{folder} is there already", "give another --download-path, or remove it")

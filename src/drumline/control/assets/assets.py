@@ -1,28 +1,41 @@
-"""
-The verbs of data, models, environments and components: each a name with versions, in the workspace's home.
-
-What a workspace does not have is looked for in the base home. Datastores have no versions, and are in ``datastores``.
-"""
+"""The verbs of data, models, environments and components: each a name with versions, in the workspace's home."""
 
 from __future__ import annotations
 
+import difflib
+import os
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import NotFoundError, SpecError, UsageError
+from drumline.contract.errors import NotFoundError, PlanError, Problem, SpecError, UsageError
 from drumline.contract.folder import base_home, home
 from drumline.contract.hiding import hide_in_job
 from drumline.contract.identity import user
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count
-from drumline.control.assets import asset_records, datastores
+from drumline.control.assets import code as code_assets
+from drumline.control.assets import datastores
+from drumline.control.environments import environment_builds
+from drumline.control.environments.recipes import inline_requirements
 from drumline.control.readable import readable
+from drumline.spec.entity import plain, to_dict
+from drumline.spec.entity_types import component_table
+from drumline.spec.hints import did_you_mean
+from drumline.spec.jobs.component import Component, class_of
+from drumline.spec.kinds.values import Report
+from drumline.spec.parts.environment import Environment
+from drumline.spec.parts.environment import from_tree as environment_from_tree
+from drumline.spec.paths import is_remote, resolve
+from drumline.spec.reading.files import read_yaml
+from drumline.spec.reading.source import Mapping, wrap
+from drumline.spec.registered.assets import CreationContext, Data, Model, check_asset
+from drumline.staging.snapshot.partial_folder import snapshot_path
+from drumline.staging.snapshot.take import take_snapshot
 from drumline.store.assets import LATEST, Records, check_label, check_name, check_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-
-EDITABLE = asset_records.EDITABLE
+    from drumline.spec.registered.assets import Asset
 
 
 def create(entity: Any, *, version: str | None = None, labels: Sequence[str] = (), check: bool = True) -> Any:
@@ -32,7 +45,7 @@ def create(entity: Any, *, version: str | None = None, labels: Sequence[str] = (
     A version that is there takes another description, other tags and the like; what it is cannot change.
     check: look into what its path leads to. Raises SpecError, PlanError, UsageError; nothing was created then.
     """
-    kind = asset_records.kind_of(entity)
+    kind = kind_of(entity)
     if not kind:
         raise SpecError(f"{type(entity).__name__} is no asset", "Data, Model, Environment or a component")
     if not entity.name:
@@ -40,7 +53,7 @@ def create(entity: Any, *, version: str | None = None, labels: Sequence[str] = (
     check_name(entity.name)
     for label in labels:
         check_label(label)
-    values, warnings = asset_records.record_of(entity, home(), check=check)
+    values, warnings = record_of(entity, home(), check=check)
     records = Records(home(), kind)
     wanted = entity.version if version is None else version
     made = _create_or_replace(records, entity.name, None if wanted is None else str(wanted), values)
@@ -57,24 +70,17 @@ def _create_or_replace(records: Records, name: str, wanted: str | None, values: 
     except FileExistsError:
         assert wanted is not None
     before = records.read(name, wanted)
-    _check_same(records, name, wanted, before, values)
+    keys = dict.fromkeys((*before, *values))
+    other = [key for key in keys if key not in _NOT_COMPARED and before.get(key) != values.get(key)]
+    if other:
+        what = (
+            f"version {wanted!r} of {records.kind} {name!r} is there already, with another {', '.join(other)}"
+        )
+        raise UsageError(what, "leave the version out to make the next one, or give another")
     after = {**before, **{key: value for key, value in values.items() if value not in (None, {}, [])}}
     if after != before:
         records.replace(name, wanted, after)
     return wanted
-
-
-def _check_same(
-    records: Records, name: str, version: str, before: dict[str, Any], after: dict[str, Any]
-) -> None:
-    """Raise UsageError if the version holds another content."""
-    keys = dict.fromkeys((*before, *after))
-    other = [
-        key for key in keys if key not in asset_records.NOT_COMPARED and before.get(key) != after.get(key)
-    ]
-    if other:
-        what = f"version {version!r} of {records.kind} {name!r} is there already, with another {', '.join(other)}"
-        raise UsageError(what, "leave the version out to make the next one, or give another")
 
 
 def get(kind: str, name: str, version: str | None = None, label: str | None = None) -> Any:
@@ -264,7 +270,7 @@ class StoredAsset(NamedTuple):
 
     def entity(self) -> Any:
         values = self.records.read(self.name, self.version)
-        return asset_records.entity_of(self.records.kind, self.name, self.version, values)
+        return entity_of(self.records.kind, self.name, self.version, values)
 
     def labels(self) -> dict[str, str]:
         """Return the labels of the name with their versions, ``latest`` first."""
@@ -274,7 +280,7 @@ class StoredAsset(NamedTuple):
         """Describe the version. ``labels``: those of its name. ``is_whole``: with passwords, for a change of it."""
         entity = self.entity()
         described = {
-            **asset_records.to_yaml_values(entity),
+            **to_yaml_values(entity),
             "id": entity.id,
             "latest_version": labels[LATEST],
             "labels": [label for label, version in labels.items() if version == self.version],
@@ -317,9 +323,8 @@ def versions(kind: str, name: str, archived: bool | None) -> list[StoredAsset]:
 
 def latest(kind: str, archived: bool | None) -> list[StoredAsset]:
     """List the newest version of each name; a name is archived if all of its versions are."""
-    names = sorted({name for root in homes() for name in Records(root, kind).names()})
     found = []
-    for name in names:
+    for name in all_names(kind):
         active = versions(kind, name, False)
         if active and archived is not True:
             found.append(active[0])
@@ -375,8 +380,193 @@ def _versions_there(records: Records, name: str) -> str:
 
 
 def _alike(kind: str, name: str) -> str:
-    import difflib
-
-    known = {known for root in homes() for known in Records(root, kind).names()}
-    close = difflib.get_close_matches(name, sorted(known), n=1)
+    close = difflib.get_close_matches(name, all_names(kind), n=1)
     return f"did you mean {close[0]!r}?" if close else f"drumline {kind} list shows those there are"
+
+
+# The record of each kind: its keys in YAML, made so that the version stays what it was. A local path is kept in full.
+# The content of a conda file, and the code of a component, are taken in; data, models and build contexts stay.
+
+
+_CLASSES = {"data": Data, "model": Model, "environment": Environment, "component": Component}
+_NOT_COMPARED = (
+    "created_at",
+    "created_by",
+    "description",
+    "tags",
+    "properties",
+    "display_name",
+    "stage",
+    "datastore",
+    "job_name",
+)
+"""What may change of a version that is there; everything else makes another version."""
+
+EDITABLE: dict[str, tuple[str, ...]] = {
+    "data": ("description", "tags", "properties"),
+    "model": ("description", "tags", "properties", "stage"),
+    "environment": ("description", "tags", "properties"),
+    "component": ("description", "tags", "display_name"),
+}
+
+
+def kind_of(entity: object) -> str:
+    """Return the kind of an asset with versions; empty for anything else."""
+    return next((kind for kind, known in _CLASSES.items() if isinstance(entity, known)), "")
+
+
+def record_of(entity: Any, home: str, *, check: bool = True) -> tuple[dict[str, Any], list[str]]:
+    """
+    Return the values to be kept, without name and version, and the warnings; takes a component's code into ``home``.
+
+    check: look into what a path leads to, as for the file that makes a folder an MLTable.
+    Raises SpecError, PlanError.
+    """
+    kind = kind_of(entity)
+    if kind in ("data", "model"):
+        values, warnings = _of_path(entity, check=check)
+    elif kind == "environment":
+        values, warnings = _of_environment(entity)
+    else:
+        values, warnings = _of_component(entity, home)
+    return {key: value for key, value in values.items() if key not in ("name", "version")}, warnings
+
+
+def entity_of(kind: str, name: str, version: str, values: dict[str, Any]) -> Any:
+    """Make the entity of a record. Raises SpecError for a damaged one."""
+    fields = {key: value for key, value in values.items() if key not in ("created_at", "created_by")}
+    try:
+        made_by: Any = _CLASSES[kind]
+        if kind == "component":
+            made_by = class_of(fields)
+            fields.pop("type", None)
+        entity = made_by(**{**fields, "name": name, "version": version})
+    except (SpecError, TypeError, AttributeError, ValueError) as error:
+        why = str(error).partition("\n")[0]
+        raise SpecError(f"the record of {kind} {name!r}, version {version!r}, is damaged: {why}") from error
+    entity.id = f"azureml:{name}:{version}"
+    entity.creation_context = CreationContext(values.get("created_at"), str(values.get("created_by") or ""))
+    return entity
+
+
+def to_yaml_values(entity: Any) -> dict[str, Any]:
+    """Return the values of an asset with the keys of YAML; JSON can hold them."""
+    is_environment = kind_of(entity) == "environment"
+    return {
+        **to_dict(entity),
+        **({"properties": entity.properties} if is_environment and entity.properties else {}),
+    }
+
+
+# data and models
+
+
+def _of_path(asset: Asset, *, check: bool) -> tuple[dict[str, Any], list[str]]:
+    asset = check_asset(asset)
+    if not asset.path:
+        raise SpecError("a path is missing", "the file or folder that it is, or a URI")
+    if not is_remote(asset.path):
+        _check_local(resolve(asset, asset.path), str(asset.type), check=check)
+    values = to_dict(asset)
+    values.pop("datastore", None)
+    return values, asset._warnings
+
+
+def _check_local(path: str, kind: str, *, check: bool) -> None:
+    """Raise PlanError unless the path is what the type says."""
+    if not os.path.exists(path):
+        raise PlanError(f"path: no such file or folder: {path!r}", _near(path), path="path")
+    if kind == "uri_file" and not os.path.isfile(path):
+        raise PlanError(f"path: there is no file {path!r}, but a folder", "type: uri_folder", path="path")
+    if kind in ("uri_folder", "mltable") and not os.path.isdir(path):
+        raise PlanError(f"path: there is no folder {path!r}, but a file", "type: uri_file", path="path")
+    if kind == "mltable" and check and not os.path.isfile(os.path.join(path, "MLTable")):
+        hint = "type: uri_folder, or --skip-validation"
+        raise PlanError(f"path: there is no file MLTable in {path!r}", hint, path="path")
+
+
+def _near(path: str) -> str:
+    """Return a hint to a similar name in the same folder."""
+    folder, name = os.path.split(path)
+    try:
+        return did_you_mean(name, os.listdir(folder)) if name else ""
+    except OSError:
+        return f"there is no folder {folder!r} either"
+
+
+# environments
+
+
+def _of_environment(environment: Environment) -> tuple[dict[str, Any], list[str]]:
+    values = to_dict(environment)
+    root = wrap(values)
+    assert isinstance(root, Mapping)
+    environment_from_tree(root, Report(environment.base_path))
+    if environment.properties:
+        if not isinstance(environment.properties, dict):
+            raise SpecError(f"properties must be a mapping, got {type(environment.properties).__name__!r}")
+        values["properties"] = plain(environment.properties)
+    values.pop("datastore", None)
+    warnings = []
+    if values.get("python"):
+        python = values["python"] = environment_builds.behind(str(values["python"]))
+        if not environment_builds.is_program(python):
+            what = f"python: there is no program {python!r} on this machine"
+            warnings.append(f"{what}; the nodes of its jobs must have it")
+    _inline_conda_file(values)
+    if environment.datastore:
+        warnings.append("datastore: not used; what is registered stays where it is")
+    if getattr(environment, "auto_delete_setting", None):
+        warnings.append("auto_delete_setting: not used; nothing is deleted automatically")
+    return values, warnings
+
+
+def _inline_conda_file(environment: dict[str, Any]) -> None:
+    """
+    Put the content of the conda file, and of the files that it names, in place of its path, which is absolute.
+
+    Raises SpecError.
+    """
+    conda = environment.get("conda_file")
+    if isinstance(conda, str):
+        environment["conda_file"] = inline_requirements(read_yaml(conda), os.path.dirname(conda))
+
+
+# components
+
+
+def _of_component(component: Component, home: str) -> tuple[dict[str, Any], list[str]]:
+    problems = problems_of(component)
+    if problems:
+        raise SpecError(problems)
+    values = to_dict(component)
+    warnings: list[str] = []
+    _freeze(values, home, warnings)
+    return values, warnings
+
+
+def problems_of(component: Component) -> list[Problem]:
+    """Check a component that was built or changed in Python as its file would be."""
+    values = to_dict(component)
+    report = Report(component.base_path)
+    component_table(component.type, named=True).check(wrap(values), "", report)
+    return report.problems
+
+
+def _freeze(values: dict[str, Any], home: str, warnings: list[str]) -> None:
+    """Take the code and conda files of a component, and of the nodes of a pipeline, as they are now."""
+    code, includes = values.get("code"), values.pop("additional_includes", None)
+    if includes:
+        values["code"] = snapshot_path(home, code_assets.take(code or "", includes).digest)
+    elif isinstance(code, str) and not is_remote(code):
+        taken = take_snapshot(code, home)
+        warnings += [f"code: left out: {skipped}" for skipped in taken.skipped]
+        values["code"] = snapshot_path(home, taken.digest)
+    if isinstance(values.get("environment"), dict):
+        _inline_conda_file(values["environment"])
+    for key in ("component", "trial", "task"):
+        if isinstance(values.get(key), dict):
+            _freeze(values[key], home, warnings)
+    for node in (values.get("jobs") or {}).values():
+        if isinstance(node, dict):
+            _freeze(node, home, warnings)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, Pr
 from drumline.contract.folder import home
 from drumline.contract.plan import Registration
 from drumline.contract.record import NamedTuple
-from drumline.control.assets.asset_records import is_program
+from drumline.control.assets import datastores
 from drumline.control.environments import environment_builds
 from drumline.control.jobs import job_outputs
 from drumline.plan import values
@@ -36,13 +36,15 @@ from drumline.store.assets import Records, check_name, check_version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Build, Plan
     from drumline.control.environments.environment_builds import TargetMachine
     from drumline.spec.jobs.command import Command
     from drumline.spec.references import Reference
 
+
 _MODELS = ("custom_model", "mlflow_model", "triton_model")
-_DEPTH = 8
+DEPTH = 8
 """Of assets whose paths are references themselves."""
 
 _NAME = "${{name}}"
@@ -161,10 +163,10 @@ class _ReferenceResolver:
     def _follow(self, reference: Reference, text: str, where: str, wanted: str) -> tuple[str, str]:
         """Follow a reference to a local path or an address, and return the type of its asset, if it is one."""
         kind = ""
-        for _ in range(_DEPTH):
+        for _ in range(DEPTH):
             if not isinstance(reference, AssetReference):
                 return self._use_place(find_place(reference), where), kind
-            asset = find_asset("model" if wanted in _MODELS else "data", reference, text)
+            asset = find_asset(_name_noun(wanted), reference, text)
             if isinstance(asset, job_outputs.OutputPlace):
                 return self._use_place(asset, where), kind
             kind = kind or str(asset.type or "").lower()
@@ -241,14 +243,19 @@ class _ReferenceResolver:
             try:
                 given = _find_asset("environment", reference)
             except NotFoundError:
-                self.warnings.append(_warn_not_registered(reference, interpreter))
+                version = f" --version {reference.version}" if reference.version else ""
+                line = f"drumline environment create --name {reference.name}{version} --python PATH"
+                what = (
+                    f"environment: {str(reference)!r} is not registered; the command runs with {interpreter}"
+                )
+                self.warnings.append(f"{what} first on its PATH; to have it run with another: {line}")
                 return True
             self.found["environment"] = f"azureml:{given.name}:{given.version}"
         python = str(getattr(given, "python", None) or "")
         if python and is_local:
             python = environment_builds.behind(python)
         if python:
-            if is_local and not is_program(python):
+            if is_local and not environment_builds.is_program(python):
                 raise UsageError(f"its python, {python}, is not there or cannot be run")
             self.interpreter = self.found["environment.python"] = python
             return True
@@ -265,7 +272,9 @@ class _ReferenceResolver:
         try:
             found = environment_builds.plan_environment(given, machine, written=written)
         except SpecError as error:
-            self.problems += [_name_environment(one) for one in error.problems]
+            for problem in error.problems:
+                problem.path = problem.path or "environment.conda_file"
+            self.problems += error.problems
             return True
         self.warnings += found.warnings
         self.build, self.variables = found.build, found.variables
@@ -273,18 +282,6 @@ class _ReferenceResolver:
             self.interpreter = interpreter_of(found.build)
             self.found["environment.digest"] = found.build.digest
         return found.build is not None or bool(found.warnings)
-
-
-def _name_environment(problem: Problem) -> Problem:
-    problem.path = problem.path or "environment.conda_file"
-    return problem
-
-
-def _warn_not_registered(reference: AssetReference, interpreter: str) -> str:
-    version = f" --version {reference.version}" if reference.version else ""
-    line = f"drumline environment create --name {reference.name}{version} --python PATH"
-    what = f"environment: {str(reference)!r} is not registered; the command runs with {interpreter} first on its PATH"
-    return f"{what}; to have it run with another: {line}"
 
 
 def find_place(reference: InDatastore | JobOutputReference | RunFile) -> job_outputs.OutputPlace:
@@ -311,14 +308,15 @@ def find_asset(kind: str, reference: AssetReference, text: str) -> Any:
     try:
         return _find_asset(kind, reference)
     except NotFoundError as error:
-        place = _find_output_asset(reference)
-        if place is not None:
-            return place
+        # Azure registers every output of a job as azureml_JOB_output_data_OUTPUT.
+        job, between, output = reference.name.removeprefix("azureml_").partition("_output_data_")
+        if between and reference.name.startswith("azureml_"):
+            return job_outputs.find_output(job, output)
         other = "data" if kind == "model" else "model"
-        if _is_there(other, reference):
-            error.hint = f"there is a {other} of that name" + (
-                "; give the input its type" if other == "model" else ""
-            )
+        with suppress(DrumlineError):
+            _find_asset(other, reference)
+            type_hint = "; give the input its type" if other == "model" else ""
+            error.hint = f"there is a {other} of that name{type_hint}"
         raise
 
 
@@ -327,22 +325,6 @@ def _find_asset(kind: str, reference: AssetReference) -> Any:
 
     label = reference.label or (None if reference.version else "latest")
     return assets.get(kind, reference.name, version=reference.version or None, label=label)
-
-
-def _is_there(kind: str, reference: AssetReference) -> bool:
-    try:
-        _find_asset(kind, reference)
-    except DrumlineError:
-        return False
-    return True
-
-
-def _find_output_asset(reference: AssetReference) -> job_outputs.OutputPlace | None:
-    """Find the output that ``azureml_<job>_output_data_<output>`` names: Azure registers every output of a job so."""
-    job, between, output = reference.name.removeprefix("azureml_").partition("_output_data_")
-    if not between or not reference.name.startswith("azureml_"):
-        return None
-    return job_outputs.find_output(job, output)
 
 
 def plan_registrations(job: Command, planned: Plan, written: Mapping[str, str]) -> tuple[Registration, ...]:
@@ -355,32 +337,67 @@ def plan_registrations(job: Command, planned: Plan, written: Mapping[str, str]) 
             continue
         version = str(getattr(output, "version", None) or "")
         kind = str(output.type or "uri_folder").lower()
-        noun = "model" if kind in _MODELS else "data"
+        noun = _name_noun(kind)
         where = f"outputs.{name}.version" if version else f"outputs.{name}.name"
         try:
-            _check_is_free(noun, asset, version)
+            check_name(asset)
+            # Those of the base home do not count.
+            if version and check_version(version) in Records(home(), noun).versions(asset):
+                problems.append(_describe_taken(name, version, noun, asset))
         except UsageError as error:
             problems.append(Problem(f"{where}: {error.message}", path=where, hint=error.hint))
         path = addresses.get(f"outputs.{name}") or planned.user_env[values.variable_of(f"outputs.{name}")]
-        said = str(getattr(output, "description", None) or "")
-        wanted.append(Registration(name, noun, asset, version, kind, path, home(), said))
+        description = str(getattr(output, "description", None) or "")
+        wanted.append(Registration(name, noun, asset, version, kind, path, home(), description))
     if problems:
         raise PlanError(problems)
     return tuple(wanted)
 
 
-def _check_is_free(kind: str, name: str, version: str) -> None:
-    """Raise UsageError if the version exists in this workspace; those of the base home do not count."""
-    check_name(name)
-    if version and check_version(version) in Records(home(), kind).versions(name):
-        raise UsageError(
-            f"there is version {version!r} of {kind} {name!r} already", "leave `version` out for the next one"
-        )
+def _name_noun(kind: str) -> str:
+    return "model" if kind in _MODELS else "data"
+
+
+def _describe_taken(output: str, version: str, noun: str, asset: str) -> Problem:
+    path = f"outputs.{output}.version"
+    what = f"{path}: there is version {version!r} of {noun} {asset!r} already"
+    return Problem(what, path=path, hint="leave `version` out for the next one")
 
 
 def _find_in_datastore(reference: InDatastore) -> job_outputs.OutputPlace:
-    from drumline.control.assets import datastores
-
     found = datastores.find(reference.datastore, reference.path)
     name = reference.datastore if found.home else ""
     return job_outputs.OutputPlace(found.place, datastore=name, home=found.home)
+
+
+# the named outputs of a pipeline or a sweep
+
+
+def register_outputs(folder: RunFolder, graph: Mapping[str, Any]) -> None:
+    """Register the named outputs. A failure to do so fails no job; ``drumline job show`` says why. Raises OSError."""
+    wanted = []
+    for name, output in (graph.get("outputs") or {}).items():
+        if not isinstance(output, dict) or not output.get("name"):
+            continue
+        place = os.path.realpath(os.path.join(folder.named_outputs, name))
+        kind = str(output.get("type") or "uri_folder").lower()
+        if kind in ("uri_file", "uri_folder"):
+            # What the step has declared goes before what the pipeline says, or leaves out.
+            kind = "uri_file" if os.path.isfile(place) else "uri_folder"
+        asset, version = str(output["name"]), str(output.get("version") or "")
+        description = str(output.get("description") or "")
+        wanted.append(Registration(name, _name_noun(kind), asset, version, kind, place, home(), description))
+    from drumline.supervisor.job import preparing
+
+    preparing.register(folder, wanted)
+
+
+def find_taken_versions(job: Any) -> Iterator[Problem]:
+    """Yield a problem for each output of a pipeline whose version exists already."""
+    for name, output in job.outputs.items():
+        if not output.name or not output.version:
+            continue
+        noun = _name_noun(str(output.type or "").lower())
+        with suppress(DrumlineError):
+            _find_asset(noun, AssetReference(output.name, str(output.version)))
+            yield _describe_taken(name, output.version, noun, output.name)

@@ -13,7 +13,7 @@ from drumline.contract import status
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.words import format_count
-from drumline.control.assets import registration
+from drumline.control.assets import references
 from drumline.control.driver import reuse
 from drumline.control.driver.children import ChildJobs, End, read_graph
 from drumline.control.jobs.job_outputs import link_output, output_path
@@ -217,7 +217,7 @@ class PipelineDriver:
             return End(status.CANCELED, _CANCELED_CODE, f"canceled by {self._children.canceled_by}")
         if self._failed is not None:
             return self._failure(self._failed)
-        registration.register_outputs(self._folder, self._graph)
+        references.register_outputs(self._folder, self._graph)
         reused = sum(bool(step.detail.get("reused")) for step in steps.values())
         text = f"{format_count(len(self._steps), 'step')} completed"
         return End(status.COMPLETED, 0, text + (f", {reused} of them reused" if reused else ""))

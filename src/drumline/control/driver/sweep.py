@@ -13,7 +13,7 @@ from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
 from drumline.contract.words import format_count, format_seconds
-from drumline.control.assets import registration
+from drumline.control.assets import references
 from drumline.control.driver.children import ChildJobs, End, read_graph
 from drumline.control.facts import parts
 from drumline.control.jobs.job_outputs import link_output, output_path
@@ -244,7 +244,7 @@ class SweepDriver:
             os.rmdir(self._folder.outputs)
         with contextlib.suppress(OSError):
             os.symlink(RunFolder.for_job(leader.job).outputs, self._folder.outputs)
-        registration.register_outputs(self._folder, self._graph)
+        references.register_outputs(self._folder, self._graph)
 
     def _summarize_trials(self, steps: Mapping[str, StepOutcome], leader: StepOutcome | None) -> str:
         counts = {"completed": 0, "stopped early": 0, "failed": 0, "canceled": 0}

@@ -83,11 +83,9 @@ def find_named(named: str) -> str:
     return path
 
 
-def check_can_run(python: str) -> None:
-    """Raise UsageError for a file that is no program."""
-    if not os.path.isfile(python) or not os.access(python, os.X_OK):
-        what = f"the Python {python!r} is not there, or cannot be run"
-        raise UsageError(what, "--python, or DRUMLINE_PYTHON, names another")
+def is_program(path: str) -> bool:
+    """Return whether this machine can run the file."""
+    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 VARIABLE = "DRUMLINE_ENVIRONMENT"

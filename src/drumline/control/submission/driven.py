@@ -17,7 +17,7 @@ from drumline.contract.identity import user
 from drumline.contract.mlflow import is_server
 from drumline.contract.record import NamedTuple
 from drumline.contract.secrets import list_names
-from drumline.control.assets import registration
+from drumline.control.assets import references
 from drumline.control.jobs import recovery
 from drumline.control.submission import notices, run_folder, secrets
 from drumline.control.submission.planning import (
@@ -147,7 +147,7 @@ def _plan_steps(job: PipelineJob) -> tuple[PipelineJob, tuple[PlannedStep, ...],
     whole: Any = fill_component(job, find_component)
     pin_job_paths(whole)
     with locate_problems(job):
-        taken = list(registration.find_taken_versions(job))
+        taken = list(references.find_taken_versions(job))
         if taken:
             raise PlanError(taken)
         graph = build_graph(whole, find_component)

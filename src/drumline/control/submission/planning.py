@@ -151,7 +151,9 @@ def _interpreter_of(compute: Mapping[str, Any]) -> str:
         return environment_builds.find_active(os.environ) or sys.executable
     if named and is_here:
         python = environment_builds.find_named(named)
-        environment_builds.check_can_run(python)
+        if not environment_builds.is_program(python):
+            what = f"the Python {python!r} is not there, or cannot be run"
+            raise UsageError(what, "--python, or DRUMLINE_PYTHON, names another")
     return environment_builds.behind(python) if is_here else python
 
 

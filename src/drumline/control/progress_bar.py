@@ -43,7 +43,8 @@ class ProgressBar:
         self._interval_s = interval_s
         self._bar: tqdm | None = None
         self._name = ""
-        self.is_drawn = _is_drawn(self._out)
+        is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        self.is_drawn = IS_ALLOWED.get() and not is_plain and self._out.isatty()
 
     def __enter__(self) -> Self:
         return self
@@ -136,12 +137,6 @@ class ProgressBar:
             mininterval=self._interval_s,
             **settings,
         )
-
-
-def _is_drawn(out: TextIO) -> bool:
-    if not IS_ALLOWED.get() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return False
-    return out.isatty()
 
 
 def _clean(text: str) -> str:

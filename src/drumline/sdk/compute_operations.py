@@ -69,9 +69,9 @@ class ComputeOperations(Operations):
 
         ``nodes``: on how many; None: on those that are free. Blocks until there are such nodes. Raises UsageError.
         """
-        from drumline.control.upkeep.compute_doctor import examine_compute
+        from drumline.control.upkeep.doctor import examine_compute
 
-        return examine_compute(name, nodes, lambda _: None).checks
+        return examine_compute(name, nodes, lambda _: None)
 
     def begin_create_or_update(self, compute: Compute) -> FinishedPoller[Compute]:
         """

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from drumline.checks import orphans
-from drumline.control.machine import doctor
+from drumline.control.upkeep import doctor
 
 NAME = "drumline-0123abcd-n7"
 

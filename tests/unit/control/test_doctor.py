@@ -15,8 +15,8 @@ from drumline.checks.findings import Finding
 from drumline.cli.main import main
 from drumline.contract import identity
 from drumline.contract.folder import base_home, home
-from drumline.control.machine import computes, doctor
-from drumline.control.upkeep import compute_doctor
+from drumline.control.machine import computes
+from drumline.control.upkeep import doctor
 from drumline.node.warm import pool_folder
 from drumline.spec.registered.compute import SlurmCompute
 from drumline.store.index import Index
@@ -169,10 +169,10 @@ def test_a_compute_whose_nodes_share_this_machine_is_this_machine(capsys):
 def test_of_a_cluster_the_free_nodes_are_checked(monkeypatch):
     states = ["idle", "mixed", "idle", "down*"]
     monkeypatch.setattr(computes, "nodes", lambda _: [{"state": state} for state in states])
-    assert compute_doctor.choose_count(SlurmCompute(name="c")) == 2
-    assert compute_doctor.choose_count(SlurmCompute(name="c", max_instances=1)) == 1
+    assert doctor.choose_count(SlurmCompute(name="c")) == 2
+    assert doctor.choose_count(SlurmCompute(name="c", max_instances=1)) == 1
     states[:] = ["allocated"]
-    assert compute_doctor.choose_count(SlurmCompute(name="c")) == 1
+    assert doctor.choose_count(SlurmCompute(name="c")) == 1
 
 
 def test_an_error_is_red_and_ends_with_1(capsys, monkeypatch):

@@ -313,16 +313,21 @@ class _Place:
             return os.environ
         if not kind:
             return ()
-        from drumline.control.assets import assets
+        from drumline.store.assets import LATEST, Records
 
+        homes = dict.fromkeys((folder.home(), folder.base_home()))
         if kind in _ASSETS:
-            return assets.all_names(kind)
+            return sorted({name for home in homes for name in Records(home, kind).names()})
         # The versions or the labels of the asset that the command line names.
         first = next((word for word in self.rest if not word.startswith("-")), "")
         name = self._find_option("-n", "--name") or first
         if kind not in ("version", "label") or self.noun not in _ASSETS or not _PLAIN_NAME.fullmatch(name):
             return ()
-        return (assets.all_versions if kind == "version" else assets.all_labels)(self.noun, name)
+        records = [Records(home, self.noun) for home in homes]
+        versions = dict.fromkeys(version for one in records for version in one.versions(name))
+        if kind == "version" or not versions:
+            return versions
+        return dict.fromkeys((LATEST, *(label for one in records for label in one.labels(name))))
 
     def _find_option(self, *names: str) -> str | None:
         for word, value in zip(self.rest, [*self.rest[1:], ""], strict=False):

@@ -58,14 +58,12 @@ def _check(arguments: Namespace) -> None:
 
 
 def _doctor(arguments: Namespace) -> int:
-    if arguments.compute is not None:
-        from drumline.control.upkeep import compute_doctor
+    from drumline.control.upkeep import doctor
 
-        checks = compute_doctor.examine_compute(arguments.compute, arguments.nodes, output.tell).checks
+    if arguments.compute is not None:
+        checks = doctor.examine_compute(arguments.compute, arguments.nodes, output.tell)
         _show(checks, arguments)
         return int(any(one["status"] == "error" for one in checks))
-    from drumline.control.machine import doctor
-
     found = doctor.examine_machine()
     if arguments.fix:
         for name, done in doctor.fix(found).items():

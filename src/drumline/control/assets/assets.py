@@ -300,18 +300,6 @@ def all_names(kind: str) -> list[str]:
     return sorted({name for root in homes() for name in Records(root, kind).names()})
 
 
-def all_versions(kind: str, name: str) -> list[str]:
-    """List the versions of a name, archived ones too; empty for a name that is not there."""
-    return list(dict.fromkeys(version for root in homes() for version in Records(root, kind).versions(name)))
-
-
-def all_labels(kind: str, name: str) -> list[str]:
-    """List the labels of a name; empty for a name that is not there."""
-    if not all_versions(kind, name):
-        return []
-    return [LATEST, *dict.fromkeys(label for root in homes() for label in Records(root, kind).labels(name))]
-
-
 def versions(kind: str, name: str, archived: bool | None) -> list[StoredAsset]:
     records = _records_with(kind, name)
     return [

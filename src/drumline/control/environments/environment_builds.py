@@ -6,6 +6,7 @@ Nothing is built here, and nothing fetched: the digest is that of what the job a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ from drumline.contract.record import NamedTuple
 from drumline.control.environments.recipes import Recipe, fits, recipe_of
 from drumline.control.times import utc
 from drumline.spec.paths import resolve
+from drumline.spec.reading.files import read_yaml
 from drumline.spec.reading.source import find, plain, problem_at, wrap
 
 if TYPE_CHECKING:
@@ -137,49 +139,39 @@ def plan_environment(
     ``path``: of the job's field, for what is said about it. ``written``: as its file has it, where there is one. Raises
     PlanError, with file and line of what cannot be built.
     """
-    conda = _conda(given, path, written)
-    contained = _plan_image(given, machine, conda)
+    recipe = _read_recipe(given, path, written)
+    contained = _plan_image(given, machine, recipe)
     if contained is not None:
-        return contained._replace(variables=conda.recipe.variables if conda else {})
-    warnings = _describe_unused(given, machine, is_built=conda is not None)
-    if conda is None:
+        return contained._replace(variables=recipe.variables if recipe else {})
+    warnings = _describe_unused(given, machine, is_built=recipe is not None)
+    if recipe is None:
         return EnvironmentPlan(None, warnings)
-    kind = "conda" if conda.recipe.of_conda else "uv"
-    recipe = (_for_conda if kind == "conda" else _for_uv)(conda.recipe, machine)
-    digest = _digest(kind, conda.recipe, machine)
+    kind = "conda" if recipe.of_conda else "uv"
+    steps = (_for_conda if kind == "conda" else _for_uv)(recipe, machine)
+    digest = _digest(kind, recipe, machine)
     from drumline.staging.environments.folder import prefix_of
 
-    built = Build(kind, digest, prefix_of(machine.root, digest), recipe, _name(given))
-    return EnvironmentPlan(built, warnings, conda.recipe.variables)
+    built = Build(kind, digest, prefix_of(machine.root, digest), steps, _name(given))
+    return EnvironmentPlan(built, warnings, recipe.variables)
 
 
-class _Conda(NamedTuple):
-    recipe: Recipe
-    content: dict[str, Any]
-
-
-def _conda(given: Environment, path: str, written: Node | None) -> _Conda | None:
-    """Read the conda file of an environment; None without one. Raises PlanError."""
+def _read_recipe(given: Environment, path: str, written: Node | None) -> Recipe | None:
+    """Read the conda file of an environment; None without one. Raises SpecError, PlanError."""
     if given.conda_file is None:
         return None
-    root, folder = _read(given, written)
+    root: Node
+    if isinstance(given.conda_file, str):
+        full = resolve(given, given.conda_file)
+        root, folder = read_yaml(full), os.path.dirname(full)
+    else:
+        node = find(written, "conda_file") if written is not None else None
+        # One that was changed in Python has no positions.
+        root = node if node is not None and plain(node) == given.conda_file else wrap(given.conda_file)
+        folder = given.base_path
     recipe, problems = recipe_of(root, folder, f"{path}.conda_file")
     if problems:
         raise PlanError(problems)
-    content = plain(root)
-    return _Conda(recipe, content if isinstance(content, dict) else {})
-
-
-def _read(given: Environment, written: Node | None) -> tuple[Node, str]:
-    """Read the conda file with positions, and return its folder too. Raises SpecError."""
-    if not isinstance(given.conda_file, str):
-        node = find(written, "conda_file") if written is not None else None
-        same = node is not None and plain(node) == given.conda_file
-        return (node if same and node is not None else wrap(given.conda_file)), given.base_path
-    from drumline.spec.reading.files import read_yaml
-
-    full = resolve(given, given.conda_file)
-    return read_yaml(full), os.path.dirname(full)
+    return recipe
 
 
 def _name(given: Environment) -> str:
@@ -191,7 +183,7 @@ def _name(given: Environment) -> str:
 # for containers
 
 
-def _plan_image(given: Environment, machine: TargetMachine, conda: _Conda | None) -> EnvironmentPlan | None:
+def _plan_image(given: Environment, machine: TargetMachine, recipe: Recipe | None) -> EnvironmentPlan | None:
     """Plan an environment in a container; None if the machine cannot run those. Raises PlanError."""
     if not given.image and not given.build:
         return None
@@ -199,12 +191,22 @@ def _plan_image(given: Environment, machine: TargetMachine, conda: _Conda | None
 
     if not containers.find_engine(machine.compute):
         return None
-    context = str(getattr(given.build, "path", None) or "")
+    context, conda = str(getattr(given.build, "path", None) or ""), None
+    if recipe is not None:
+        packages: list[Any] = [package.text for package in recipe.packages]
+        conda = {
+            "channels": list(recipe.channels),
+            "dependencies": [*packages, {"pip": list(recipe.requirements)}]
+            if recipe.requirements
+            else packages,
+            "constraints": list(recipe.constraints),
+            "files": dict(recipe.files),
+        }
     wanted = {
         "image": str(given.image or ""),
         "context": resolve(given, context) if context else "",
         "dockerfile": str(getattr(given.build, "dockerfile_path", None) or ""),
-        "conda": _whole(conda) if conda else None,
+        "conda": conda,
     }
     made = containers.plan_image_build(
         wanted,
@@ -215,36 +217,17 @@ def _plan_image(given: Environment, machine: TargetMachine, conda: _Conda | None
     return None if made is None else EnvironmentPlan(made)
 
 
-def _whole(conda: _Conda) -> dict[str, Any]:
-    """Return the content of the conda file, with the files that it names."""
-    packages: list[Any] = [one.text for one in conda.recipe.packages]
-    if conda.recipe.requirements:
-        packages.append({"pip": list(conda.recipe.requirements)})
-    return {
-        "channels": list(conda.recipe.channels),
-        "dependencies": packages,
-        "constraints": list(conda.recipe.constraints),
-        "files": dict(conda.recipe.files),
-    }
-
-
 def _describe_unused(given: Environment, machine: TargetMachine, *, is_built: bool) -> tuple[str, ...]:
     what = f"image: {given.image}" if given.image else "build: its Dockerfile" if given.build else ""
     if not what:
         return ()
-    field, _, which = what.partition(": ")
-    after = (
-        "its conda_file is built"
-        if is_built
-        else f"the command runs with {machine.interpreter} first on its PATH"
-    )
-    return (f"environment.{field}: {which} is not used, {_why_no_container(machine)}; {after}",)
-
-
-def _why_no_container(machine: TargetMachine) -> str:
     from drumline.staging.environments import containers
 
-    return f"for {containers.explain_no_engine(machine.compute) or 'there is no podman, docker or apptainer here'}"
+    field, _, which = what.partition(": ")
+    why = containers.explain_no_engine(machine.compute) or "there is no podman, docker or apptainer here"
+    after = f"the command runs with {machine.interpreter} first on its PATH"
+    after = "its conda_file is built" if is_built else after
+    return (f"environment.{field}: {which} is not used, for {why}; {after}",)
 
 
 # for uv and conda
@@ -323,7 +306,6 @@ def in_file(path: str) -> Environment:
     """Load an environment from its file, or from a conda file. Raises SpecError."""
     from drumline.spec.load import load_environment
     from drumline.spec.parts.environment import Environment
-    from drumline.spec.reading.files import read_yaml
 
     root = read_yaml(path)
     if {"channels", "dependencies"} & root.entries.keys():
@@ -339,42 +321,38 @@ def build(environment: Environment, log: int, *, is_forced: bool = False) -> dic
     """
     from drumline.staging.environments.folder import interpreter_of
 
-    wanted = _of_this_machine(environment)
+    if environment.python:
+        raise UsageError(f"there is nothing to build: it is the Python {environment.python}")
+    wanted = plan_environment(environment, TargetMachine(sys.executable))
     if wanted.build is None:
         why = "; ".join(wanted.warnings) or "it names no packages"
         raise UsageError(f"there is nothing to build: {why}", "an environment with a conda_file")
-    said = _end_of(wanted.build, log, is_forced=is_forced)
-    if said.get("type") != "ready":
-        raise NodeError(
-            str(said.get("message") or "the environment was not built"), str(said.get("hint") or "")
-        )
+    message = _run_builder(wanted.build, log, is_forced=is_forced)
+    if message.get("type") != "ready":
+        what = str(message.get("message") or "the environment was not built")
+        raise NodeError(what, str(message.get("hint") or ""))
     python = interpreter_of(wanted.build)
-    shown = {"kind": wanted.build.kind, "digest": wanted.build.digest, "prefix": wanted.build.prefix}
     return {
-        **shown,
+        "kind": wanted.build.kind,
+        "digest": wanted.build.digest,
+        "prefix": wanted.build.prefix,
         **({"python": python} if python else {}),
-        "seconds": said["seconds"],
-        "reused": said["reused"],
+        "seconds": message["seconds"],
+        "reused": message["reused"],
     }
 
 
-def _end_of(wanted: Build, log: int, *, is_forced: bool) -> dict[str, Any]:
-    """Build in a process of its own, which ends with all that it has started; return the last that it says."""
+def _run_builder(wanted: Build, log: int, *, is_forced: bool) -> dict[str, Any]:
+    """Build in a process of its own, which ends with all that it has started; return its last message."""
     import subprocess
 
-    argv = [
-        sys.executable,
-        "-P",
-        "-m",
-        "drumline.staging.environments",
-        "--stdin",
-        *(["--force"] if is_forced else []),
-    ]
+    argv = [sys.executable, "-P", "-m", "drumline.staging.environments", "--stdin"]
+    argv += ["--force"] if is_forced else []
     process = subprocess.Popen(  # noqa: S603 - our own module
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
     )
     try:
-        said = process.communicate(json.dumps(wanted._asdict()).encode())[0]
+        output = process.communicate(json.dumps(wanted._asdict()).encode())[0]
     except BaseException:
         process.terminate()
         try:
@@ -382,56 +360,40 @@ def _end_of(wanted: Build, log: int, *, is_forced: bool) -> dict[str, Any]:
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
         raise
-    try:
-        last = json.loads(said.splitlines()[-1])
-    except (IndexError, ValueError):
-        return {}
-    return last if isinstance(last, dict) else {}
+    lines = output.splitlines()
+    message: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    return message
 
 
 def state_of(environment: Environment) -> dict[str, Any]:
     """Describe whether an environment is built, where, when, and its size; empty for one that needs no building."""
-    if environment.python:
-        return {}
-    try:
-        wanted = _of_this_machine(environment)
-    except SpecError as error:
-        return {"is_ready": False, "reason": error.message}
-    return _state(wanted.build) if wanted.build is not None else {}
-
-
-def _of_this_machine(environment: Environment) -> EnvironmentPlan:
-    if environment.python:
-        raise UsageError(f"there is nothing to build: it is the Python {environment.python}")
-    return plan_environment(environment, TargetMachine(sys.executable))
-
-
-def _state(wanted: Build) -> dict[str, Any]:
     from drumline.staging.environments.builder import is_ready
     from drumline.staging.environments.folder import MARKER
 
-    shown: dict[str, Any] = {"is_ready": is_ready(wanted), "kind": wanted.kind, "prefix": wanted.prefix}
-    if not shown["is_ready"]:
-        return shown
+    if environment.python:
+        return {}
+    try:
+        wanted = plan_environment(environment, TargetMachine(sys.executable)).build
+    except SpecError as error:
+        return {"is_ready": False, "reason": error.message}
+    if wanted is None:
+        return {}
+    state: dict[str, Any] = {"is_ready": is_ready(wanted), "kind": wanted.kind, "prefix": wanted.prefix}
+    if not state["is_ready"]:
+        return state
     marker = os.path.join(wanted.prefix, MARKER)
     try:
         with open(marker, encoding="utf-8") as file:
             made = json.load(file)
-        shown["made"] = utc(float(made["made"]), "seconds")
-        shown["seconds"] = made["seconds"]
-        shown["last_used"] = utc(os.stat(marker).st_mtime, "seconds")
+        state["made"] = utc(float(made["made"]), "seconds")
+        state["seconds"] = made["seconds"]
+        state["last_used"] = utc(os.stat(marker).st_mtime, "seconds")
     except (OSError, ValueError, KeyError, TypeError):
         pass  # Somebody has changed it by hand; it is there all the same.
-    return {**shown, "size_mb": round(_size(wanted.prefix) / (1 << 20), 1)}
-
-
-def _size(folder: str) -> int:
-    """Return the size on disk in bytes, with files that a cache shares by hard links."""
-    total = 0
-    for at, _, names in os.walk(folder):
+    # On the disk, with files that a cache shares by hard links.
+    size = 0
+    for folder, _, names in os.walk(wanted.prefix):
         for name in names:
-            try:
-                total += os.lstat(os.path.join(at, name)).st_blocks * 512
-            except OSError:
-                continue
-    return total
+            with contextlib.suppress(OSError):
+                size += os.lstat(os.path.join(folder, name)).st_blocks * 512
+    return {**state, "size_mb": round(size / (1 << 20), 1)}

@@ -22,7 +22,7 @@ from drumline.spec.paths import is_remote, local_part
 from drumline.spec.reading.source import Mapping, Scalar, Sequence, find, plain, problem_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from io import BufferedReader
 
     from drumline.spec.reading.source import Node
@@ -126,7 +126,7 @@ class _RequirementSource:
         if not line:
             return
         if not line.isprintable():
-            self._refuse(f"{_shorten_line(line)} is not a requirement: it holds a control character")
+            self._refuse(f"{_shorten(line)} is not a requirement: it holds a control character")
         elif has_password(line):
             hint = "write ${NAME} in its place, and set that variable; or use PIP_INDEX_URL, UV_INDEX_URL, or ~/.netrc"
             self._refuse("the address holds a password, which would be kept with the job", hint)
@@ -139,9 +139,10 @@ class _RequirementSource:
             self._requirement(line, folder, lines)
 
     def _option(self, line: str, folder: str, lines: list[str]) -> None:
-        name, _, value = (
-            line.partition("=") if line.startswith("--") and "=" in line.split()[0] else _split_option(line)
-        )
+        if not line.startswith("--"):
+            name, value = line[:2], line[2:]  # -r file, -rfile
+        else:
+            name, _, value = line.partition("=" if "=" in line.split()[0] else " ")
         name, value = _SHORT.get(name, name), value.strip().strip("'\"")
         if name in ("--requirement", "--constraint"):
             self._file(value, folder, lines if name == "--requirement" else self._into.constraints)
@@ -156,7 +157,7 @@ class _RequirementSource:
             lines.append(f"{name} {value}".strip())
         else:
             self._refuse(
-                f"{_shorten_line(name)} is no option of a requirements file", "one of " + ", ".join(_OPTIONS)
+                f"{_shorten(name)} is no option of a requirements file", "one of " + ", ".join(_OPTIONS)
             )
 
     def _requirement(self, line: str, folder: str, lines: list[str]) -> None:
@@ -171,7 +172,7 @@ class _RequirementSource:
                 if sign and version[:1] != "="
                 else "such as torch==2.4.0"
             )
-            self._refuse(f"{_shorten_line(line)} is not a requirement", hint)
+            self._refuse(f"{_shorten(line)} is not a requirement", hint)
         elif found["at"] and not is_remote(found["at"]):
             self._local(found["at"], f"{line[: found.start('at')].strip()} ", folder, lines)
         else:
@@ -186,7 +187,8 @@ class _RequirementSource:
             self._refuse(f"{full} is a folder: the environment is shared by jobs, and built once", _WHEEL)
             return
         try:
-            self._into.files[full] = _digest(full)
+            with _open_plain_file(full) as opened:
+                self._into.files[full] = hashlib.file_digest(opened, "sha256").hexdigest()
         except OSError as error:
             self._refuse(f"{full}: {(error.strerror or str(error)).lower()}")
             return
@@ -222,13 +224,6 @@ class _RequirementSource:
 _WHEEL = "make a wheel of it (pip wheel --no-deps), and name that"
 
 
-def _split_option(line: str) -> tuple[str, str, str]:
-    """Split ``-r file``, ``-rfile`` and ``--requirement file``."""
-    if line.startswith("--"):
-        return line.partition(" ")
-    return line[:2], "", line[2:]
-
-
 def _lines(text: str) -> list[tuple[int, str]]:
     """Return the lines with their numbers; a backslash at the end continues a line."""
     found: list[tuple[int, str]] = []
@@ -247,11 +242,6 @@ def _full(value: str, folder: str) -> str:
     return os.path.normpath(os.path.join(folder, os.path.expanduser(local_part(value))))
 
 
-def _digest(path: str) -> str:
-    with _open_plain_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _open_plain_file(path: str) -> BufferedReader:
     """Open a plain file, or one that a link leads to. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -261,10 +251,6 @@ def _open_plain_file(path: str) -> BufferedReader:
         code = errno.EISDIR if stat.S_ISDIR(kind) else errno.EINVAL
         raise OSError(code, os.strerror(code) if stat.S_ISDIR(kind) else "it is not a file", path)
     return open(descriptor, "rb")
-
-
-def _shorten_line(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 _NAME = re.compile(
@@ -315,7 +301,14 @@ class Recipe(NamedTuple):
     @property
     def of_pip(self) -> tuple[str, ...]:
         """Return all that pip can install, as lines of requirements."""
-        return (*_of_pips_own(self.packages), *self.requirements)
+        lines = []
+        for package in self.packages:
+            version = _version_of(package.rest)
+            if package.name not in PIPS_OWN or version is None or (package.name == "pip" and not version):
+                continue
+            exact = version[:1].isdigit()
+            lines.append(f"{package.name}=={version}.*" if exact else f"{package.name}{version}")
+        return (*lines, *self.requirements)
 
 
 def recipe_of(root: Node, folder: str, path: str) -> tuple[Recipe, list[Problem]]:
@@ -442,18 +435,13 @@ class _RecipeReader:
             found["name"].lower(), text.strip(), (found["rest"] or "").replace(" ", ""), node, path
         )
         if package.name == "python":
-            self._read_python(package)
+            version = _version_of(package.rest)
+            if version is None:
+                hint = "such as python=3.11, or python>=3.10,<3.13"
+                self._refuse(f"{_shorten(package.text)} is no version of Python", node, path, hint)
+            else:
+                self.python = version
         self.packages.append(package)
-
-    def _read_python(self, package: Package) -> None:
-        version = _version_of(package.rest)
-        if version is None:
-            hint = "such as python=3.11, or python>=3.10,<3.13"
-            self._refuse(
-                f"{_shorten(package.text)} is no version of Python", package.node, package.path, hint
-            )
-        else:
-            self.python = version
 
     def _read_pip(self, node: Mapping, path: str) -> None:
         for key, key_node, value in node:
@@ -473,7 +461,7 @@ class _RecipeReader:
 
 def _shorten(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return text if len(text) <= 62 else f"{text[:58]}...{text[-1]}"
 
 
 def _version_of(rest: str) -> str | None:
@@ -489,18 +477,6 @@ def _version_of(rest: str) -> str | None:
     if exact:
         return exact[1]
     return rest if _RANGE.fullmatch(rest) else None
-
-
-def _of_pips_own(packages: Iterable[Package]) -> list[str]:
-    """Return the conda packages that pip can install, as its requirements."""
-    lines = []
-    for package in packages:
-        version = _version_of(package.rest)
-        if package.name not in PIPS_OWN or version is None or (package.name == "pip" and not version):
-            continue
-        exact = version[:1].isdigit()
-        lines.append(f"{package.name}=={version}.*" if exact else f"{package.name}{version}")
-    return lines
 
 
 def fits(version: tuple[int, ...], wanted: str) -> bool:

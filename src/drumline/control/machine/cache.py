@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from drumline.staging.cache.leases import ActiveLease
-    from drumline.staging.cache.pruning import Removal
 
 
 _UNLIMITED = 1 << 63
@@ -61,29 +60,19 @@ def entries() -> list[dict[str, Any]]:
 
 def prune(to: str | None, older_than: str | None, *, dry_run: bool) -> dict[str, Any]:
     """Remove what was not used for longest, down to the size ``to`` or the limit. Raises UsageError, OSError."""
-    cache = Cache()
-    most = pruning.read_limit(cache)[0] if to is None else words.parse_size(to, "--to")
+    most = pruning.read_limit(Cache())[0] if to is None else words.parse_size(to, "--to")
     before = time.time() - parse_age(older_than, "--older-than") if older_than is not None else 0.0
-    if not os.path.isdir(cache.path):
-        return _describe_removal(pruning.Removal((), 0, 0, 0))
-    return _describe_removal(pruning.prune(cache, most, unused_since=before, dry_run=dry_run))
+    return _remove(most, unused_since=before, dry_run=dry_run)
 
 
 def prune_unused(age_s: float, *, dry_run: bool) -> dict[str, Any]:
     """Remove what was not used for that many seconds, whatever the size. Raises OSError."""
-    cache = Cache()
-    if not os.path.isdir(cache.path):
-        return _describe_removal(pruning.Removal((), 0, 0, 0))
-    unused_since = time.time() - age_s
-    return _describe_removal(pruning.prune(cache, _UNLIMITED, unused_since=unused_since, dry_run=dry_run))
+    return _remove(_UNLIMITED, unused_since=time.time() - age_s, dry_run=dry_run)
 
 
 def clear() -> dict[str, Any]:
     """Remove all that no running job uses. Raises OSError."""
-    cache = Cache()
-    if not os.path.isdir(cache.path):
-        return _describe_removal(pruning.Removal((), 0, 0, 0))
-    return _describe_removal(pruning.prune(cache, 0, cut_off_since=float(_UNLIMITED)))
+    return _remove(0, cut_off_since=float(_UNLIMITED))
 
 
 def set_limit(size: str) -> None:
@@ -97,7 +86,11 @@ def limit() -> dict[str, Any]:
     return {"limit": words.format_size(most), "limit_bytes": most, "limit_from": where}
 
 
-def _describe_removal(removal: Removal) -> dict[str, Any]:
+def _remove(most: int, **options: Any) -> dict[str, Any]:
+    """Remove what ``pruning.prune`` chooses, and describe it."""
+    cache = Cache()
+    is_there = os.path.isdir(cache.path)
+    removal = pruning.prune(cache, most, **options) if is_there else pruning.Removal((), 0, 0, 0)
     return {
         "removed": list(removal.uris),
         "files": removal.files,

@@ -109,17 +109,21 @@ def attach(compute: Compute, *, check: bool = True) -> list[str]:
     check: ask the engine whether it can be used from this machine.
     Raises SpecError, and PlanError with what the engine says; nothing has changed then.
     """
-    from drumline.spec.registered.compute import AmlCompute, check_compute
+    from drumline.spec.registered.compute import RESERVED, AmlCompute, check_compute
 
     compute = check_compute(compute)
-    _check_name(compute.name)
+    if compute.name.lower() in RESERVED:
+        what = f"name: {compute.name!r} is this machine, without being attached"
+        raise PlanError(what, "give it another name", path="name")
     warnings = list(compute._warnings)
     if isinstance(compute, AmlCompute):
         compute, warnings = _ours(compute, check=check)
         compute = check_compute(compute)
     if check:
         _check_engine(compute)
-    _write(compute)
+    path = _path(compute.name)
+    private_folder(os.path.dirname(path))
+    write_whole(path, str(compute))
     return warnings
 
 
@@ -149,15 +153,6 @@ def _ours(aml: AmlCompute, *, check: bool) -> tuple[Compute, list[str]]:
     return SlurmCompute(**{**kept, **said, "instance_types": sizes or None}), warnings
 
 
-def _check_name(name: str) -> None:
-    from drumline.spec.registered.compute import RESERVED
-
-    if name.lower() in RESERVED:
-        raise PlanError(
-            f"name: {name!r} is this machine, without being attached", "give it another name", path="name"
-        )
-
-
 def _check_engine(compute: Compute) -> None:
     from drumline.engines.table import engine
 
@@ -170,12 +165,6 @@ def _check_engine(compute: Compute) -> None:
             )
         problems = [Problem(f"compute {compute.name!r}: {what}", hint=hint) for what in map(str, said)]
         raise PlanError(problems)
-
-
-def _write(compute: Compute) -> None:
-    path = _path(compute.name)
-    private_folder(os.path.dirname(path))
-    write_whole(path, str(compute))
 
 
 def detach(name: str) -> None:
@@ -279,22 +268,21 @@ def resolve(text: str | None) -> Compute | None:
     known = names()
     if name in known:
         return get(name)
-    if not any(_is_elsewhere(one) for one in known):
+
+    def is_elsewhere(other: str) -> bool:
+        try:
+            return get(other).type != "local"
+        except NotFoundError:
+            return False
+        except SpecError:
+            return True  # It may be: its file is damaged.
+
+    if not any(map(is_elsewhere, known)):
         return None
     hint = _alike(name)
     if hint.startswith("drumline"):
         hint += f"; drumline compute attach --type local --name {name} makes it this machine"
     raise PlanError(f"compute: there is no compute {name!r}", hint, path="compute")
-
-
-def _is_elsewhere(name: str) -> bool:
-    """Return whether a compute is another machine; one with a damaged file may be."""
-    try:
-        return get(name).type != "local"
-    except NotFoundError:
-        return False
-    except SpecError:
-        return True
 
 
 def name_of(text: str | None) -> str:

@@ -15,6 +15,7 @@ from drumline.contract import identity, words
 from drumline.contract.errors import NodeError, NotFoundError
 from drumline.contract.folder import base_home
 from drumline.contract.words import format_duration
+from drumline.linux import cgroups
 from drumline.node.warm import pool_folder
 
 if TYPE_CHECKING:
@@ -95,11 +96,7 @@ def _number(value: object) -> float | None:
 def _all(request: dict[str, Any], base: str) -> Iterator[dict[str, Any]]:
     """Yield the answers of all live warm pools."""
     top = os.path.join(base or base_home(), "warm", identity.name_machine())
-    try:
-        kinds = sorted(os.listdir(top))
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for kind in kinds:
+    for kind in cgroups.list_folder(top):
         if re.fullmatch(_KIND, kind):
             answer = _ask(os.path.join(top, kind), request)
             if answer is not None:

@@ -291,16 +291,12 @@ def prune(wanted: PruneFilter, shown: PruneChoice) -> PruneChoice:
 
 def _narrow(choice: PruneChoice, shown: PruneChoice) -> PruneChoice:
     """Leave out what was not shown."""
+    paths = {content.path for content in (*shown.snapshots, *shown.environments)}
     return choice._replace(
         jobs=tuple(family for family in choice.jobs if family in shown.jobs),
-        snapshots=_narrow_content(choice.snapshots, shown.snapshots),
-        environments=_narrow_content(choice.environments, shown.environments),
+        snapshots=tuple(one for one in choice.snapshots if one.path in paths),
+        environments=tuple(one for one in choice.environments if one.path in paths),
     )
-
-
-def _narrow_content(chosen: Sequence[Content], shown: Sequence[Content]) -> tuple[Content, ...]:
-    paths = {one.path for one in shown}
-    return tuple(one for one in chosen if one.path in paths)
 
 
 def _take_parts(family: Iterable[str], parts: str, removal: TrashRemoval) -> None:
@@ -351,11 +347,11 @@ def plan_deletion(names: Sequence[str]) -> Deletion:
 
 def _plan(names: Sequence[str]) -> Deletion:
     known = stored_jobs.StoredJobs()
-    going = _list_going(known, names)
+    going = list(dict.fromkeys(each for name in names for each in known.list_family(name)))
     found = stored_jobs.find_needs(known, going, stored_jobs.read_assets(home()))
     _check(known, going, found)
     folders = [known.by_name[name].folder for name in going]
-    paths = [path for folder in folders for path in (folder.path, trash.find_mlflow_run(folder)) if path]
+    paths = [path for folder in folders for path in _list_whole(folder)]
     return Deletion(tuple(going), tuple(found), disk.measure_unshared(paths).size)
 
 
@@ -370,13 +366,6 @@ def delete_jobs(names: Sequence[str]) -> Deletion:
         removal.take_jobs([lookup.folder_of(name) for name in planned.jobs])
     trash.report_leftovers([*trash.empty_bins(bins), *removal.empty()])
     return planned
-
-
-def _list_going(known: StoredJobs, names: Sequence[str]) -> list[str]:
-    going: list[str] = []
-    for name in names:
-        going += [each for each in known.list_family(name) if each not in going]
-    return going
 
 
 def _check(known: StoredJobs, going: list[str], found: Sequence[Need]) -> None:
@@ -400,7 +389,5 @@ def _wait_for_supervisor(folder: RunFolder) -> None:
         return
     supervisor = identity.open_pidfd(folder.read_json(folder.supervisor))
     if supervisor is not None:
-        import os
-
         wait_until_readable((supervisor,), _END_S)
         os.close(supervisor)

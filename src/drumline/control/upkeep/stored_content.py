@@ -16,7 +16,6 @@ from drumline.staging.environments.folder import CONTAINERS, FOLDER, MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
-    from typing import Any
 
     from drumline.control.upkeep.stored_jobs import StoredJobs
     from drumline.control.upkeep.trash import TrashRemoval
@@ -63,7 +62,11 @@ def list_environments(root: str) -> Iterator[Content]:
         marker = os.path.join(path, MARKER)
         with contextlib.suppress(OSError):
             used = os.lstat(marker if os.path.exists(marker) else path).st_mtime
-            yield Content(path, root, used, *_find_image(RunFolder(path).read_json(marker) or {}))
+            made = RunFolder(path).read_json(marker) or {}
+            recipe, kind = made.get("recipe") or {}, str(made.get("kind") or "")
+            is_ours = kind in CONTAINERS and kind != "apptainer" and recipe.get("is_made")
+            image = str(recipe.get("image") or "") if is_ours else ""
+            yield Content(path, root, used, kind if image else "", image)
 
 
 def _list_digests(folder: str) -> list[str]:
@@ -80,15 +83,6 @@ def _list_digests(folder: str) -> list[str]:
         return []
 
 
-def _find_image(made: dict[str, Any]) -> tuple[str, str]:
-    """Return engine and name of the image that an environment's marker speaks of; empty for none that we built."""
-    recipe = made.get("recipe")
-    kind = str(made.get("kind") or "")
-    if kind not in CONTAINERS or kind == "apptainer" or not isinstance(recipe, dict):
-        return "", ""
-    return kind, str(recipe.get("image") or "") if recipe.get("is_made") else ""
-
-
 def find_needed(roots: Iterable[str], jobs: StoredJobs, gone: Collection[str]) -> Needed:
     """
     Find the stored content that jobs need; jobs of other homes in the same folders count.
@@ -100,8 +94,11 @@ def find_needed(roots: Iterable[str], jobs: StoredJobs, gone: Collection[str]) -
     snapshots: set[str] = set()
     environments: set[str] = set()
     for root in roots:
-        for path in _list_run_folders(root):
-            if path in left:
+        jobs_of_root = os.path.join(root, "jobs")
+        for name in stored_jobs.list_names(jobs_of_root):
+            link = os.path.join(jobs_of_root, name)
+            path = os.path.realpath(link)
+            if path in left or os.path.islink(link) or not os.path.isdir(link):
                 continue
             job = by_path.get(path) or stored_jobs.read_job(RunFolder(path))
             digests = job.digests if job else stored_jobs.read_digests(RunFolder(path))
@@ -113,14 +110,6 @@ def find_needed(roots: Iterable[str], jobs: StoredJobs, gone: Collection[str]) -
     return Needed(frozenset(snapshots), frozenset(environments))
 
 
-def _list_run_folders(root: str) -> list[str]:
-    try:
-        with os.scandir(os.path.join(root, "jobs")) as entries:
-            return [os.path.realpath(one.path) for one in entries if one.is_dir(follow_symlinks=False)]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
 def remove_environment(content: Content, removal: TrashRemoval) -> bool:
     """
     Take an environment and its image, unless a build or a container uses it; return whether it went.
@@ -129,7 +118,9 @@ def remove_environment(content: Content, removal: TrashRemoval) -> bool:
     """
     with contextlib.ExitStack() as held:
         try:
-            lock = held.enter_context(open(f"{content.path}.lock", "ab", opener=_open_lock))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+            lock = os.open(f"{content.path}.lock", flags, 0o600)
+            held.callback(os.close, lock)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
@@ -139,10 +130,6 @@ def remove_environment(content: Content, removal: TrashRemoval) -> bool:
             return False
         removal.take(content.path, content.root, "environment")
     return True
-
-
-def _open_lock(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _remove_image(content: Content) -> bool:

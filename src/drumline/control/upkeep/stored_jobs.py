@@ -148,14 +148,15 @@ def find_mentions(text: bytes) -> frozenset[str]:
 def read_assets(home: str) -> Iterator[tuple[str, bytes]]:
     """Yield the records of all assets of a home: ``data:digits:1``, and the text."""
     top = os.path.join(home, "assets")
-    for kind in _list_names(top):
-        for name in _list_names(os.path.join(top, kind)):
-            for file in _list_names(os.path.join(top, kind, name)):
+    for kind in list_names(top):
+        for name in list_names(os.path.join(top, kind)):
+            for file in list_names(os.path.join(top, kind, name)):
                 if file.endswith(".yml"):
                     yield f"{kind}:{name}:{file[:-4]}", _read(os.path.join(top, kind, name, file))
 
 
-def _list_names(folder: str) -> list[str]:
+def list_names(folder: str) -> list[str]:
+    """Return the names in a folder, sorted; none if it is not there. Raises OSError for a disk that does not answer."""
     try:
         return sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
@@ -210,8 +211,10 @@ def find_needs(jobs: StoredJobs, going: Collection[str], assets: Iterable[tuple[
         if job.name not in gone:
             found += _find_job_needs(job, gone)
     for name, text in assets:
+        kind, _, asset = name.partition(":")
+        noun = "data asset" if kind == "data" else kind
         for each in sorted({gone[one] for one in find_mentions(text) & gone.keys()}):
-            found.append(Need(each, name, LOSES, f"{_name_asset(name)} is stored in job {each}"))
+            found.append(Need(each, name, LOSES, f"{noun} {asset} is stored in job {each}"))
     return found
 
 
@@ -230,9 +233,3 @@ def _find_job_needs(job: StoredJob, gone: Mapping[str, str]) -> list[Need]:
             what = f"job {job.name} read the outputs of job {each}: it could not run again"
             found.append(Need(each, job.name, RERUNS, what))
     return found
-
-
-def _name_asset(name: str) -> str:
-    kind, _, rest = name.partition(":")
-    noun = "data asset" if kind == "data" else kind
-    return f"{noun} {rest}"

@@ -26,7 +26,6 @@ from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
-    from typing import Any
 
 TRASH = ".removed"
 _TRASH_ELSEWHERE = ".removed.trash"
@@ -133,7 +132,10 @@ def complete_interrupted(where: str, roots: Collection[str]) -> list[str]:
         bins += _list_bins(root)
         for name in _FOLDERS_ELSEWHERE:
             bins += _list_bins(os.path.join(root, name), _TRASH_ELSEWHERE)
-    for entry in _read_journals(where):
+    journals = [RunFolder(path).read_json(os.path.join(path, _JOURNAL)) or {} for path in _list_bins(where)]
+    for entry in [entry for journal in journals for entry in journal.get("jobs") or ()]:
+        if not isinstance(entry, dict):
+            continue
         name, created, metrics = str(entry.get("name")), entry.get("created"), str(entry.get("metrics") or "")
         if "/" in name or name in ("", ".", ".."):
             continue
@@ -189,15 +191,6 @@ def _list_bins(root: str, folder: str = TRASH) -> list[str]:
             ]
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _read_journals(root: str) -> list[dict[str, Any]]:
-    """Return the jobs that earlier removals were to take."""
-    found: list[dict[str, Any]] = []
-    for path in _list_bins(root):
-        data = (RunFolder(path).read_json(os.path.join(path, _JOURNAL)) or {}).get("jobs")
-        found += [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
-    return found
 
 
 def find_mlflow_run(folder: RunFolder) -> str:

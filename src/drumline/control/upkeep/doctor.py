@@ -1,4 +1,4 @@
-"""The checks of this machine, those of what Drumline itself keeps there, and the repair of the latter."""
+"""The checks of this machine and of what Drumline keeps there, its repair, and checks of a compute by a small job."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.checks import checker, orphans, registry
 from drumline.checks.findings import Finding, NodeReport
-from drumline.contract import identity
-from drumline.contract.errors import DrumlineError
+from drumline.contract import identity, status
+from drumline.contract.errors import DrumlineError, UsageError
 from drumline.contract.folder import RunFolder, base_home, home
+from drumline.contract.outcome import fold
 from drumline.contract.words import format_count
-from drumline.control.jobs import listing
+from drumline.control.jobs import ending, listing
+from drumline.control.jobs.ending import wait_for_end
+from drumline.control.jobs.outcome import read_outcome
 from drumline.control.jobs.recovery import recover
+from drumline.control.machine import computes
+from drumline.control.submission.submit import submit
 from drumline.linux import cgroups
 from drumline.node import leftovers, scratch
 from drumline.node.warm import pool_folder
@@ -23,6 +28,9 @@ from drumline.store.index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from drumline.spec.registered.compute import Compute
+
 
 _DEADLINE_S = 15.0
 """For all facts together: a look-up of a name takes ten seconds where no server answers."""
@@ -158,3 +166,71 @@ FIXES: dict[str, Callable[[], str]] = {
     "leftovers": _fix_leftovers,
 }
 """By id of the check, what mends it and says what it did."""
+
+
+# The checks of a compute's nodes: a small job asks for some of them, checks them, and starts no rank.
+
+
+_USUAL_NODES = 2
+"""Of isolated nodes, where the compute does not say how many it has: the fewest that can be compared."""
+
+_NOTICE_PAUSE_S = 5.0
+"""Between two looks at a job that waits for its nodes."""
+
+_END_LIMIT_S = 10.0
+"""For a job to end that is canceled."""
+
+
+def examine_compute(name: str, node_count: int | None, tell: Callable[[str], None]) -> list[dict[str, Any]]:
+    """
+    Check the nodes of a compute, and return the findings as ``describe`` does. ``node_count``: on how many; None: on
+    those that are free. ``tell`` takes a line.
+
+    Blocks until there are such nodes. An interrupt cancels the job. Raises as ``submit``; NotFoundError; UsageError.
+    """
+    from drumline.spec.jobs.command import Command
+
+    compute = computes.get(computes.name_of(name))
+    if compute.type == "local" and not getattr(compute, "isolation", None):
+        if (node_count or 1) > 1:
+            what = f"--nodes: the nodes of compute {compute.name!r} are all this machine"
+            raise UsageError(what, "leave it out, or give the compute isolation: namespace")
+        return describe(finding.to_json({}) for finding in examine_machine())
+    count = choose_count(compute) if node_count is None else node_count
+    job = Command(
+        command="true",
+        compute=f"azureml:{compute.name}",
+        resources={"instance_count": count},
+        display_name="checks of the nodes",
+        experiment_name="doctor",
+        drumline={"preflight": "only"},
+    )
+    folder = submit(job).folder
+    tell(f"job {folder.name} checks {format_count(count, 'node')} of compute {compute.name}")
+    shown = ""
+    try:
+        while not wait_for_end(folder, time.monotonic() + _NOTICE_PAUSE_S):
+            outcome = read_outcome(folder)
+            if outcome.status == status.QUEUED and outcome.reason != shown:
+                shown = outcome.reason
+                tell(f"job {folder.name} waits: {shown}")
+    except KeyboardInterrupt:
+        ending.cancel(folder.name)
+        wait_for_end(folder, time.monotonic() + _END_LIMIT_S)
+        raise
+    outcome = fold(folder.read_events())
+    if outcome.preflight is None:
+        what = f"the nodes were not checked: job {folder.name} is {outcome.status}: {outcome.why}"
+        remedy = f"drumline job show -n {folder.name}"
+        return [{"id": "job", "status": "error", "node": None, "finding": what, "remedy": remedy}]
+    listing.set_archived(folder.name, archived=True)
+    return describe(outcome.preflight.detail["findings"])
+
+
+def choose_count(compute: Compute) -> int:
+    """Return how many nodes to check: those of this machine, or those of a cluster that are free, one at least."""
+    if compute.type == "local":
+        return int(getattr(compute, "nodes", None) or _USUAL_NODES)
+    free = [one for one in computes.nodes(compute.name) if one.get("state") in ("idle", "ready")]
+    most = getattr(compute, "max_instances", None)
+    return max(1, min(len(free), most or len(free)))

@@ -109,11 +109,11 @@ def _summarize(
         return (
             f"nothing runs or waits here; {format_count(cores, 'core')} {'is' if cores == 1 else 'are'} free"
         )
-    sentence = f"{format_count(running, 'job')} {'runs' if running == 1 else 'run'}"
+    sentence = f"{format_count(running, 'job')} {('run', 'runs')[running == 1]}"
     if not waiting:
         return f"{sentence}, none waits"
     first = waiting[0]
-    sentence += f", {len(waiting)} {'waits' if len(waiting) == 1 else 'wait'}; {first['name']} is next: "
+    sentence += f", {len(waiting)} {('wait', 'waits')[len(waiting) == 1]}; {first['name']} is next: "
     sentence += str(first["sentence"])
     if limits:
         left_s, job = limits[0]

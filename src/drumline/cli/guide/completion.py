@@ -12,6 +12,7 @@ from drumline.cli.arguments import Parser, ParserMade, enter_workspace
 from drumline.contract import folder
 from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
+from drumline.store.assets import LATEST, Records
 
 if TYPE_CHECKING:
     import argparse
@@ -313,8 +314,6 @@ class _Place:
             return os.environ
         if not kind:
             return ()
-        from drumline.store.assets import LATEST, Records
-
         homes = dict.fromkeys((folder.home(), folder.base_home()))
         if kind in _ASSETS:
             return sorted({name for home in homes for name in Records(home, kind).names()})

@@ -18,7 +18,7 @@ def launching():
     for node in range(2):
         job.handle(h.Prepared(node))
     started = job.handle(h.Reached(1, ""))
-    assert h.SetTimer("launcher", p.LAUNCHER_TIMEOUT_S) in started
+    assert h.SetTimer("start", p.LAUNCHER_TIMEOUT_S) in started
     return job
 
 
@@ -133,7 +133,7 @@ def test_a_rank_that_crashes_while_it_is_cut_off_is_a_consequence():
 def test_a_rank_that_crashes_after_an_exception_is_the_reason():
     """With MPICH 5 the rank that calls MPI_Abort crashes itself, and its daemon's end is heard of first."""
     job = running()
-    job.handle(h.DaemonEnded(1, True, "the daemon of mpirun on node 1 exited with code 7", 7))
+    job.handle(h.Broken(1, "the daemon of mpirun on node 1 exited with code 7", 7))
     where = {"file": "train.py", "line": 3, "function": "f"}
     raised = {"type": "ValueError", "message": "loss is nan", "time": 1.0, **where}
     end = end_after(
@@ -148,7 +148,7 @@ def test_a_rank_that_is_killed_is_no_consequence_whatever_is_heard_of_first(even
     """A launcher learns by a closed connection of it, which may come before the rank's end is seen."""
     job = running()
     job.handle(h.Broken(0, "mpirun ended rank 0", 1, p.ABANDONED_DELAY_S))
-    job.handle(h.DaemonEnded(1, True, "the daemon of mpirun on node 1 exited with code 7", 7))
+    job.handle(h.Broken(1, "the daemon of mpirun on node 1 exited with code 7", 7))
     job.handle(h.LauncherEnded(0, "mpirun exited with code 255", 255))
     if event:
         job.handle(h.Elapsed(event))
@@ -179,7 +179,7 @@ def test_a_rank_of_that_code_is_named_when_nothing_explains_it():
 def test_a_rank_that_lost_its_daemon_is_a_consequence():
     job = running()
     assert kinds(job.handle(exit_(2, code=p.LOST_DAEMON_CODE))) == ["SetTimer", "SetTimer"]
-    stop = job.handle(h.DaemonEnded(1, True, "the daemon of mpirun on node 1 was killed by signal 9", 137))
+    stop = job.handle(h.Broken(1, "the daemon of mpirun on node 1 was killed by signal 9", 137, 0.0))
     end = end_after(job, stop, left=(0, 1, 3))
     assert (end.reason, end.node) == ("the daemon of mpirun on node 1 was killed by signal 9", 1)
 
@@ -193,7 +193,7 @@ def test_what_it_says_itself_counts_when_nothing_better_comes():
 
 def test_a_daemon_that_cannot_start_is_told_with_what_the_launcher_has_said():
     job = running()
-    job.handle(h.DaemonEnded(1, True, "the daemon of mpirun on node 1 exited with code 127", 127))
+    job.handle(h.Broken(1, "the daemon of mpirun on node 1 exited with code 127", 127))
     job.handle(h.LauncherEnded(0, "mpirun exited with code 255", 255, quote=" (no proxy ... see mpirun.log)"))
     end = end_after(job, job.handle(h.Elapsed("broken")), left=range(4))
     assert end.reason == "the daemon of mpirun on node 1 exited with code 127 (no proxy ... see mpirun.log)"
@@ -213,7 +213,7 @@ ABORT = "Abort(7) on node 2 (rank 2 in comm 0): application called MPI_Abort(MPI
 )
 def test_a_rank_that_called_mpi_abort_is_named_although_mpich_cut_it_off_as_well(said, reason, code):
     job = running()
-    job.handle(h.DaemonEnded(1, True, "the daemon of mpirun on node 1 exited with code 7", 7))
+    job.handle(h.Broken(1, "the daemon of mpirun on node 1 exited with code 7", 7))
     stop = job.handle(h.Elapsed("broken"))
     job.handle(exit_(2, signal=15)._replace(evidence={"said": said, "told": 0.5}))
     end = end_after(job, stop, left=(0, 1, 3))
@@ -229,14 +229,14 @@ def running_once():
     return job
 
 
-KILLED = h.DaemonEnded(1, False, "the daemon on node 1 was killed", 255)
+KILLED = h.DaemonsChanged(0, h.Broken(1, "the daemon on node 1 was killed", 255))
 
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_command_that_ends_well_has_failed_if_a_daemon_of_its_mpirun_was_killed(is_late):
     """Open MPI 5 ends with 0 then, and this may be heard of before the daemon's end."""
     job = running_once()
-    job.handle(h.DaemonStarted())
+    job.handle(h.DaemonsChanged(1))
     if is_late:
         assert job.handle(exit_(0)) == [h.SetTimer("launcher end", p.LAUNCHER_END_S)]
         end = end_after(job, job.handle(KILLED))
@@ -246,29 +246,29 @@ def test_a_command_that_ends_well_has_failed_if_a_daemon_of_its_mpirun_was_kille
     assert (end.status, end.exit_code, end.reason, end.node) == (
         "Failed",
         255,
-        f"{KILLED.reason}; the command ended with exit code 0 all the same",
+        f"{KILLED.lost.reason}; the command ended with exit code 0 all the same",
         1,
     )
 
 
 def test_a_command_whose_next_mpirun_ends_well_has_not_failed():
     job = running_once()
-    for event in (h.DaemonStarted(), KILLED, h.DaemonStarted(), h.DaemonEnded(1, of_launcher=False)):
+    for event in (h.DaemonsChanged(1), KILLED, h.DaemonsChanged(1), h.DaemonsChanged(0)):
         job.handle(event)
     assert end_after(job, job.handle(exit_(0))).status == "Completed"
 
 
-@pytest.mark.parametrize("event", [h.DaemonEnded(1, of_launcher=False), h.Elapsed("launcher end")])
+@pytest.mark.parametrize("event", [h.DaemonsChanged(0), h.Elapsed("launcher end")])
 def test_a_command_that_ends_well_waits_a_moment_for_its_daemons(event):
     job = running_once()
-    job.handle(h.DaemonStarted())
+    job.handle(h.DaemonsChanged(1))
     job.handle(exit_(0))
     assert end_after(job, job.handle(event)).status == "Completed"
 
 
 def test_the_failure_of_a_command_tells_more_than_that_of_its_daemon():
     job = running_once()
-    job.handle(h.DaemonStarted())
+    job.handle(h.DaemonsChanged(1))
     stop = job.handle(exit_(0, code=7))
     job.handle(KILLED)
     assert end_after(job, stop).exit_code == 7
@@ -287,7 +287,7 @@ def test_a_launcher_that_asks_for_no_ranks_is_given_up(started, missing):
     job = launching()
     for rank in started:
         job.handle(h.Started(rank))
-    end = end_after(job, job.handle(h.Elapsed("launcher")), left=started)
+    end = end_after(job, job.handle(h.Elapsed("start")), left=started)
     assert end.reason == f"mpirun did not start rank {missing} within 60 s"
 
 

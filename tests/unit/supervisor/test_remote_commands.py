@@ -52,9 +52,9 @@ def handled_after(command, code=None, signal=None, *, hang_up=False, of_launcher
 )
 def test_a_daemon_that_was_killed(command, code, signal, hang_up, said):
     began, ended = handled_after(command, code, signal, hang_up=hang_up)
-    assert began == h.DaemonStarted()
-    assert ended.reason.startswith(said)
-    assert (ended.node, ended.of_launcher, ended.code) == (1, False, code or 128 + signal)
+    assert (began, ended.running) == (h.DaemonsChanged(1), 0)
+    assert ended.lost.reason.startswith(said)
+    assert (ended.lost.node, ended.lost.code) == (1, code or 128 + signal)
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,7 @@ def test_a_daemon_that_was_killed(command, code, signal, hang_up, said):
 )
 def test_a_daemon_that_was_not_killed_or_by_us(code, signal, hang_up):
     """Its launcher says why it could not start, or has been killed itself, which its caller may have wanted."""
-    assert handled_after("hydra_pmi_proxy --x", code, signal, hang_up=hang_up)[1] == h.DaemonEnded(
-        1, of_launcher=False
-    )
+    assert handled_after("hydra_pmi_proxy --x", code, signal, hang_up=hang_up)[1] == h.DaemonsChanged(0)
 
 
 def test_a_killed_command_that_is_no_daemon_is_its_callers_to_judge():
@@ -74,7 +72,7 @@ def test_a_killed_command_that_is_no_daemon_is_its_callers_to_judge():
 def test_a_daemon_of_the_jobs_own_launcher():
     handled = handled_after(PRTED, 255, of_launcher=True)
     killed = "the daemon of mpirun on node 1 was killed: prted exited with code 255"
-    assert handled == [h.DaemonEnded(1, True, killed, 255)]
+    assert handled == [h.Broken(1, killed, 255, 0.0)]
     handled = handled_after("orted", 127, of_launcher=True)
-    assert handled == [h.DaemonEnded(1, True, "the daemon of mpirun on node 1 exited with code 127", 127)]
-    assert handled_after(PRTED, 0, of_launcher=True) == [h.DaemonEnded(1, True)]
+    assert handled == [h.Broken(1, "the daemon of mpirun on node 1 exited with code 127", 127)]
+    assert handled_after(PRTED, 0, of_launcher=True) == []

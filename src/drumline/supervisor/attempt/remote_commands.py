@@ -61,6 +61,7 @@ class RemoteCommands:
         self._find_node = find_node
         self._handle = handle
         self._count = 0
+        self._lost_daemon: h.Broken | None = None
         self._running: dict[int, _RemoteCommand] = {}
         """By the number by which the agents of both nodes know it."""
 
@@ -77,7 +78,7 @@ class RemoteCommands:
         daemon = found[1] if found else ""
         self._running[self._count] = _RemoteCommand(node, message.caller, target, message.of_launcher, daemon)
         if daemon and not message.of_launcher:
-            self._handle(h.DaemonStarted())
+            self._tell_daemons(None)
         self._of_callers.setdefault((node, message.caller), set()).add(self._count)
         back = (message.address, message.port, message.token)
         command = m.RunCommand(self._count, *back, message.command, message.has_input)
@@ -103,11 +104,18 @@ class RemoteCommands:
         else:
             reason = exit_messages.describe_program_end(what, message)
         code = _exit_code(message)
-        if command.of_launcher:
-            is_broken = message.code != 0
-        else:
-            is_broken = code > 128 and not (command.is_hung_up and code == 128 + signal.SIGTERM)
-        self._handle(h.DaemonEnded(node, command.of_launcher, *((reason, code) if is_broken else ())))
+        lost = h.Broken(node, reason, code, 0.0 if code > 128 else h.BROKEN_DELAY_S)
+        if not command.of_launcher:
+            was_killed = code > 128 and not (command.is_hung_up and code == 128 + signal.SIGTERM)
+            self._tell_daemons(lost if was_killed else self._lost_daemon)
+        elif message.code != 0:
+            self._handle(lost)
+
+    def _tell_daemons(self, lost: h.Broken | None) -> None:
+        """Tell how many daemons of MPIs that the job's own command runs there are, one of which was ``lost``."""
+        self._lost_daemon = lost
+        count = sum(bool(command.daemon) and not command.of_launcher for command in self._running.values())
+        self._handle(h.DaemonsChanged(count, lost))
 
     def hang_up(self, node: int, message: m.CallerGone) -> None:
         """End the commands of a caller that was killed."""

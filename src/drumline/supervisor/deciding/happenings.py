@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from drumline.supervisor.explaining.missing_rank import RunningRank
 
     Timer = Literal[
-        "join", "limit", "grace", "cause", "ask", "kill", "empty", "settled", "broken", "launcher", "start",
-        "launcher end", "preflight",
+        "join", "limit", "grace", "cause", "ask", "kill", "empty", "settled", "broken", "start", "launcher end",
+        "preflight",
     ]  # fmt: skip
 
 CANCELED_CODE = 130
@@ -92,20 +92,14 @@ class Broken(NamedTuple):
     delay_s: float = BROKEN_DELAY_S
 
 
-class DaemonStarted(NamedTuple):
-    """A daemon has begun of an MPI's launcher that the job's own command runs."""
-
-
-class DaemonEnded(NamedTuple):
+class DaemonsChanged(NamedTuple):
     """
-    Such a daemon has ended, or a command of the job's own launcher. ``reason`` and ``code``: as of Broken, where its
-    ranks cannot go on; empty where they can.
+    Another number of daemons runs of an MPI's launcher that the job's own command has started. ``lost``: one that was
+    killed, without which ranks cannot go on; None where the command has gone on since.
     """
 
-    node: int
-    of_launcher: bool
-    reason: str = ""
-    code: int = 0
+    running: int
+    lost: Broken | None = None
 
 
 class LauncherEnded(NamedTuple):
@@ -184,8 +178,7 @@ Happening = (
     | Started
     | Lost
     | Broken
-    | DaemonStarted
-    | DaemonEnded
+    | DaemonsChanged
     | LauncherEnded
     | Emptied
     | Canceled

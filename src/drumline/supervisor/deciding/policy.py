@@ -16,41 +16,7 @@ from typing import TYPE_CHECKING, assert_never
 from drumline.contract import status
 from drumline.contract.events import RankExited
 from drumline.contract.words import format_seconds, name_several
-from drumline.supervisor.deciding.happenings import (
-    BROKEN_DELAY_S,
-    CANCELED_CODE,
-    HUNG_CODE,
-    NODE_LOST_CODE,
-    PREEMPTED_CODE,
-    TIMEOUT_CODE,
-    UNFIT_CODE,
-    AllRunning,
-    Broken,
-    Canceled,
-    Checked,
-    DaemonEnded,
-    DaemonStarted,
-    Elapsed,
-    Emptied,
-    Empty,
-    Finish,
-    Found,
-    Hung,
-    Joined,
-    Kill,
-    LauncherEnded,
-    Lost,
-    PreemptionAnnounced,
-    Prepare,
-    Prepared,
-    Reach,
-    Reached,
-    SetTimer,
-    Started,
-    StartRanks,
-    Terminate,
-    WentOn,
-)
+from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.deciding.rank_table import CauseSearch, RankTable
 from drumline.supervisor.explaining import exit_messages
 
@@ -59,7 +25,6 @@ if TYPE_CHECKING:
 
     from drumline.contract.events import EndKind
     from drumline.contract.messages import ProcessState
-    from drumline.supervisor.deciding.happenings import Happening, Instruction, Member, Timer
 
     Phase = Literal[
         "joining", "preparing", "reaching", "checking", "starting", "running", "stopping", "emptying", "over"
@@ -68,10 +33,9 @@ _BEFORE_RANKS: tuple[Phase, ...] = ("joining", "preparing", "reaching", "checkin
 _ALIVE: tuple[Phase, ...] = ("starting", "running")
 """Ranks may be alive that nobody has told to end."""
 
-_PHASES: dict[Timer, tuple[Phase, ...]] = {
+_PHASES: dict[h.Timer, tuple[Phase, ...]] = {
     "join": ("joining", "preparing", "reaching"),
     "preflight": (),
-    "launcher": ("starting",),
     "start": ("starting",),
     "limit": _ALIVE,
     "ask": _ALIVE,
@@ -123,7 +87,7 @@ class Policy:
 
     def __init__(
         self,
-        members: dict[int, Member],
+        members: dict[int, h.Member],
         node_count: int,
         *,
         grace_s: float,
@@ -140,7 +104,7 @@ class Policy:
         self._limit_s = limit_s if limit_s is not None else timeout_s
         self._launcher = launcher
         self._launcher_runs = bool(launcher)
-        self._broken: Broken | None = None
+        self._broken: h.Broken | None = None
         self._settled = False
         """Whether a failure from now on is a consequence of what broke."""
 
@@ -150,104 +114,97 @@ class Policy:
         self._answered: set[int] = set()
         self._ranks = RankTable(members, is_launched=bool(launcher))
         self._search = CauseSearch()
-        self._end: Finish | None = None
+        self._end: h.Finish | None = None
         self._taken: set[int] = set()
         """The nodes that were preempted."""
 
         self._blames_link = False
         """Whether a node has not reached node 0."""
 
-        self._daemon_count = 0
-        self._lost_daemon: DaemonEnded | None = None
-        """Its ranks were cut off, whatever the command makes of it."""
-
+        self._daemons = h.DaemonsChanged(0)
         self._survivors: list[ProcessState] = []
 
-    def begin(self, *, awaits_checks: bool = False) -> list[Instruction]:
+    def begin(self, *, awaits_checks: bool = False) -> list[h.Instruction]:
         """Begin the attempt. ``awaits_checks``: ranks start only when the nodes were checked (``Checked``)."""
         self._awaits_checks = awaits_checks
-        return [SetTimer("join", self._join_timeout_s)]
+        return [h.SetTimer("join", self._join_timeout_s)]
 
-    def handle(self, event: Happening) -> list[Instruction]:  # noqa: C901, PLR0911, PLR0912 - a case a happening
+    def handle(self, event: h.Happening) -> list[h.Instruction]:  # noqa: C901, PLR0911, PLR0912 - a case a happening
         """Take in one event; return what to do about it, in order."""
         match event:
             case _ if self._phase == "over":
                 return []
             case RankExited():
                 return self._on_rank_exited(event)
-            case Joined():
-                return self._on_joined(event)
-            case Prepared():
+            case h.Joined():
+                if self._phase == "emptying":
+                    # It was still starting when the others were told.
+                    return [h.Empty((event.node,), 0.0)]
+                return [h.Prepare()] if self._all_answered("joining", event.node, "preparing") else []
+            case h.Prepared():
                 return self._on_prepared(event)
-            case Reached():
+            case h.Reached():
                 return self._on_reached(event)
-            case Checked():
+            case h.Checked():
                 return self._on_checked(event)
-            case Started():
+            case h.Started():
                 return self._on_started(event)
-            case Lost():
+            case h.Lost():
                 return self._on_lost(event)
-            case Broken():
+            case h.Broken():
                 return self._on_broken(event)
-            case DaemonStarted():
-                # The command has gone on after an earlier one.
-                self._daemon_count, self._lost_daemon = self._daemon_count + 1, None
-                return []
-            case DaemonEnded():
-                return self._on_daemon_ended(event)
-            case LauncherEnded():
+            case h.DaemonsChanged():
+                self._daemons = event
+                return (
+                    self._complete_when_done() if self._phase in _ALIVE and not self._ranks.has_failed else []
+                )
+            case h.LauncherEnded():
                 return self._on_launcher_ended(event)
-            case Emptied():
+            case h.Emptied():
                 return self._on_emptied(event)
-            case Canceled():
+            case h.Canceled():
                 return self._on_canceled(event)
-            case PreemptionAnnounced():
+            case h.PreemptionAnnounced():
                 return self._on_preempted(event)
-            case Hung():
+            case h.Hung():
                 return self._on_hung(event)
-            case WentOn():
+            case h.WentOn():
                 self._hang = ""
                 return []
-            case Found():
+            case h.Found():
                 return self._search.take(event)
-            case Elapsed():
+            case h.Elapsed():
                 return self._expire(event.timer)
             case _:
                 assert_never(event)
 
-    def _on_joined(self, event: Joined) -> list[Instruction]:
-        if self._phase == "emptying":
-            # It was still starting when the others were told.
-            return [Empty((event.node,), 0.0)]
-        return [Prepare()] if self._all_answered("joining", event.node, "preparing") else []
-
-    def _on_prepared(self, event: Prepared) -> list[Instruction]:
+    def _on_prepared(self, event: h.Prepared) -> list[h.Instruction]:
         if not self._all_answered("preparing", event.node, "reaching"):
             return []
         if len(self._expected) == 1:
             self._phase = "checking"
             return [] if self._awaits_checks else self._start()
         self._answered = {0}
-        return [Reach()]
+        return [h.Reach()]
 
-    def _on_reached(self, event: Reached) -> list[Instruction]:
+    def _on_reached(self, event: h.Reached) -> list[h.Instruction]:
         if event.error:
             reason = f"node {event.node} cannot reach node 0: {event.error}"
             self._blames_link = True
-            return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=event.node))
+            return self._fail(h.Finish(status.FAILED, h.NODE_LOST_CODE, reason, node=event.node))
         if not self._all_answered("reaching", event.node, "checking"):
             return []
         return [] if self._awaits_checks else self._start()
 
-    def _on_checked(self, event: Checked) -> list[Instruction]:
+    def _on_checked(self, event: h.Checked) -> list[h.Instruction]:
         """Take in the end of the checks, which go on while the nodes are prepared."""
         self._awaits_checks = False
         if self._phase not in _BEFORE_RANKS or self._end is not None:
             return []
         if event.reason:
-            return self._fail(Finish(status.FAILED, UNFIT_CODE, event.reason, node=event.node))
+            return self._fail(h.Finish(status.FAILED, h.UNFIT_CODE, event.reason, node=event.node))
         if event.is_all:
-            self._end = Finish(status.COMPLETED, 0, "the nodes were checked")
+            self._end = h.Finish(status.COMPLETED, 0, "the nodes were checked")
             return self._empty(0.0)
         return self._start() if self._phase == "checking" else []
 
@@ -261,30 +218,27 @@ class Policy:
         self._phase, self._answered = following, set()
         return True
 
-    def _start(self) -> list[Instruction]:
+    def _start(self) -> list[h.Instruction]:
         self._phase = "starting"
-        timers: list[Instruction] = []
+        timers: list[h.Instruction] = []
         if self._timeout_s is not None:
-            timers.append(SetTimer("limit", self._timeout_s))
-        if self._launcher:
-            timers.append(SetTimer("launcher", LAUNCHER_TIMEOUT_S))
-        else:
-            timers.append(SetTimer("start", START_TIMEOUT_S))
-        return [StartRanks(), *timers]
+            timers.append(h.SetTimer("limit", self._timeout_s))
+        timers.append(h.SetTimer("start", LAUNCHER_TIMEOUT_S if self._launcher else START_TIMEOUT_S))
+        return [h.StartRanks(), *timers]
 
-    def _on_started(self, event: Started) -> list[Instruction]:
+    def _on_started(self, event: h.Started) -> list[h.Instruction]:
         self._ranks.note_start(event)
         if self._phase == "starting" and self._ranks.are_all_started:
             self._phase = "running"
-            return [AllRunning()]
+            return [h.AllRunning()]
         return []
 
-    def _on_rank_exited(self, event: RankExited) -> list[Instruction]:
+    def _on_rank_exited(self, event: RankExited) -> list[h.Instruction]:
         is_telling = self._ranks.note_exit(event)
         if self._is_consequence(event):
             name = exit_messages.describe_failure(self._ranks.label_of(event.rank), event)
             reason = f"{name}, as one that has lost its daemon of {self._launcher}"
-            return self._on_broken(Broken(event.node, reason, event.code or 1, ABANDONED_DELAY_S))
+            return self._on_broken(h.Broken(event.node, reason, event.code or 1, ABANDONED_DELAY_S))
         if self._phase in ("stopping", "emptying"):
             return self._empty_when_still()
         self._ranks.note_failure(event)
@@ -300,7 +254,7 @@ class Policy:
     def _judge(self) -> None:
         self._end = self._ranks.judge_failure(self._search.answers)
 
-    def _stop_or_seek(self) -> list[Instruction]:
+    def _stop_or_seek(self) -> list[h.Instruction]:
         """Tell the other ranks to end after a failure, once it is known why, or that this cannot be known."""
         unexplained = self._ranks.is_unexplained and self._first_failure.code != 0
         if not unexplained or self._phase != "running" or not self._ranks.is_any_left(self._nodes):
@@ -316,13 +270,13 @@ class Policy:
         assert self._end.rank is not None
         return self._ranks.exit_of(self._end.rank)
 
-    def _stop_after_failure(self) -> list[Instruction]:
+    def _stop_after_failure(self) -> list[h.Instruction]:
         self._search.is_on = False
         self._judge()
         assert self._end is not None
         return self._stop(self._end.reason)
 
-    def _expire_cause(self) -> list[Instruction]:
+    def _expire_cause(self) -> list[h.Instruction]:
         if not self._search.is_on:
             return []
         self._judge()
@@ -340,23 +294,24 @@ class Policy:
         is_crash = self._broken is not None and event.signal is not None and not has_raised
         return self._settled or is_crash or event.code == LOST_DAEMON_CODE
 
-    def _complete_when_done(self) -> list[Instruction]:
+    def _complete_when_done(self) -> list[h.Instruction]:
         if not self._ranks.are_awaited_done():
             return []
-        if self._lost_daemon is not None:
-            lost = self._lost_daemon
+        lost = self._daemons.lost
+        if lost is not None:
+            # Its ranks were cut off, whatever the command makes of it.
             reason = f"{lost.reason}; the command ended with exit code 0 all the same"
-            return self._fail(Finish(status.FAILED, lost.code, reason, node=lost.node))
+            return self._fail(h.Finish(status.FAILED, lost.code, reason, node=lost.node))
         reason, left = self._ranks.describe_completion()
-        self._end = Finish(status.COMPLETED, 0, reason)
+        self._end = h.Finish(status.COMPLETED, 0, reason)
         if left:
             return self._stop("the ranks that were waited for are done")
-        if self._launcher_runs or self._daemon_count:
+        if self._launcher_runs or self._daemons.running:
             # It ends by itself, now that it has nothing to wait for, and tidies up.
-            return [SetTimer("launcher end", LAUNCHER_END_S)]
+            return [h.SetTimer("launcher end", LAUNCHER_END_S)]
         return self._empty(LEFTOVER_GRACE_S)
 
-    def _on_broken(self, event: Broken) -> list[Instruction]:
+    def _on_broken(self, event: h.Broken) -> list[h.Instruction]:
         if self._phase not in _ALIVE or self._end is not None:
             return []
         if self._broken is not None and event.delay_s >= self._broken.delay_s:
@@ -364,9 +319,9 @@ class Policy:
         self._broken, self._settled = event, False
         if event.delay_s == 0:
             return self._expire_broken()
-        return [SetTimer("settled", BROKEN_DELAY_S), SetTimer("broken", event.delay_s)]
+        return [h.SetTimer("settled", h.BROKEN_DELAY_S), h.SetTimer("broken", event.delay_s)]
 
-    def _on_launcher_ended(self, event: LauncherEnded) -> list[Instruction]:
+    def _on_launcher_ended(self, event: h.LauncherEnded) -> list[h.Instruction]:
         self._launcher_runs = False
         if self._phase not in _ALIVE:
             return []
@@ -378,25 +333,14 @@ class Policy:
         if self._broken is not None and " see " not in self._broken.reason:
             # A daemon has nobody else to tell why it could not start.
             self._broken = self._broken._replace(reason=self._broken.reason + event.quote)
-        delay_s = 0.0 if event.killed else BROKEN_DELAY_S
-        return self._on_broken(Broken(event.node, reason + event.quote, event.code, delay_s))
+        delay_s = 0.0 if event.killed else h.BROKEN_DELAY_S
+        return self._on_broken(h.Broken(event.node, reason + event.quote, event.code, delay_s))
 
-    def _on_daemon_ended(self, event: DaemonEnded) -> list[Instruction]:
-        """Take in the end of a daemon. A command's own mpirun may end well although one was killed."""
-        if event.of_launcher:
-            delay_s = 0.0 if event.code > 128 else BROKEN_DELAY_S
-            broken = Broken(event.node, event.reason, event.code, delay_s)
-            return self._on_broken(broken) if event.code else []
-        self._daemon_count -= 1
-        if event.reason:
-            self._lost_daemon = event
-        return self._complete_when_done() if self._phase in _ALIVE and not self._ranks.has_failed else []
-
-    def _on_lost(self, event: Lost) -> list[Instruction]:
+    def _on_lost(self, event: h.Lost) -> list[h.Instruction]:
         self._nodes.discard(event.node)
         self._ranks.note_lost(event.node)
         reason = f"the agent of node {event.node} {event.reason}"
-        end = Finish(status.FAILED, NODE_LOST_CODE, reason, node=event.node, kind="node")
+        end = h.Finish(status.FAILED, h.NODE_LOST_CODE, reason, node=event.node, kind="node")
         if self._phase not in ("stopping", "emptying"):
             return self._fail(end)
         if self._blames_link and event.node == 0 and 0 not in self._answered:
@@ -405,25 +349,25 @@ class Policy:
         self._answered.add(event.node)
         return self._empty_when_still()
 
-    def _on_canceled(self, event: Canceled) -> list[Instruction]:
-        if self._phase == "stopping" and event.at_once:
-            return self._kill()
-        if self._phase == "emptying" and event.at_once:
-            return [Kill(tuple(sorted(self._nodes)))]
+    def _on_canceled(self, event: h.Canceled) -> list[h.Instruction]:
         if self._search.is_on:
             stop = self._stop_after_failure()
             return [*stop, *self._kill()] if event.at_once and self._phase == "stopping" else stop
-        if self._taken and self._phase in ("stopping", "emptying"):
-            # It is ending already, and there is nobody to start it again for.
-            self._end = Finish(status.CANCELED, CANCELED_CODE, f"canceled by {event.by}")
-        if self._phase in ("stopping", "emptying") or self._end is not None:
+        canceled = h.Finish(status.CANCELED, h.CANCELED_CODE, f"canceled by {event.by}")
+        if self._phase in ("stopping", "emptying"):
+            if event.at_once:
+                return self._kill()
+            # There is nobody to start it again for.
+            self._end = canceled if self._taken else self._end
+            return []
+        if self._end is not None:
             return []
         self._shorten(event.grace_s)
-        self._end = Finish(status.CANCELED, CANCELED_CODE, f"canceled by {event.by}")
-        stop = self._stop(f"canceled by {event.by}")
+        self._end = canceled
+        stop = self._stop(canceled.reason)
         return [*stop, *self._kill()] if event.at_once and self._phase == "stopping" else stop
 
-    def _on_preempted(self, event: PreemptionAnnounced) -> list[Instruction]:
+    def _on_preempted(self, event: h.PreemptionAnnounced) -> list[h.Instruction]:
         is_first = self._end is None
         if self._search.is_on:
             self._shorten(event.grace_s)
@@ -440,35 +384,35 @@ class Policy:
             reason, kind = f"node {event.node} was {event.verb} by {event.by}", "node preemption"
         else:
             return []
-        self._end = Finish(status.FAILED, PREEMPTED_CODE, reason, node=node, kind=kind)
+        self._end = h.Finish(status.FAILED, h.PREEMPTED_CODE, reason, node=node, kind=kind)
         if is_first:
             return self._stop(reason)
         # There may be less time than at first.
-        return [SetTimer("grace", self._grace_s)] if self._phase == "stopping" else []
+        return [h.SetTimer("grace", self._grace_s)] if self._phase == "stopping" else []
 
     def _shorten(self, grace_s: float | None) -> None:
         """Shorten the grace: an engine that takes the nodes away may leave less time than the job wishes for."""
         if grace_s is not None:
             self._grace_s = min(self._grace_s, grace_s)
 
-    def _on_hung(self, event: Hung) -> list[Instruction]:
+    def _on_hung(self, event: h.Hung) -> list[h.Instruction]:
         self._hang = event.reason
         if not event.ends or self._phase not in _ALIVE or self._end is not None:
             return []
         if event.lost is not None:
             return self._fail(self._ranks.blame(event.lost, f"it hung: {event.reason}"))
-        return self._fail(Finish(status.FAILED, HUNG_CODE, f"it hung: {event.reason}", kind="hang"))
+        return self._fail(h.Finish(status.FAILED, h.HUNG_CODE, f"it hung: {event.reason}", kind="hang"))
 
-    def _kill(self) -> list[Instruction]:
-        return [Kill(tuple(sorted(self._nodes))), SetTimer("kill", EMPTY_TIMEOUT_S)]
+    def _kill(self) -> list[h.Instruction]:
+        return [h.Kill(tuple(sorted(self._nodes))), h.SetTimer("kill", EMPTY_TIMEOUT_S)]
 
-    def _expire(self, timer: Timer) -> list[Instruction]:  # noqa: C901, PLR0911 - a case a timer
+    def _expire(self, timer: h.Timer) -> list[h.Instruction]:  # noqa: C901, PLR0911 - a case a timer
         if self._phase not in _PHASES[timer]:
             return []
         match timer:
             case "join":
                 return self._expire_join()
-            case "launcher" | "start":
+            case "start":
                 return self._expire_start()
             case "limit":
                 return self._expire_limit()
@@ -488,55 +432,55 @@ class Policy:
             case _:
                 return self._over()
 
-    def _expire_join(self) -> list[Instruction]:
+    def _expire_join(self) -> list[h.Instruction]:
         missing = sorted(self._expected - self._answered)
         what = ", ".join(f"node {node}" for node in missing)
         reason = f"{what} did not answer within {format_seconds(self._join_timeout_s)}"
-        return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=missing[0]))
+        return self._fail(h.Finish(status.FAILED, h.NODE_LOST_CODE, reason, node=missing[0]))
 
-    def _expire_limit(self) -> list[Instruction]:
+    def _expire_limit(self) -> list[h.Instruction]:
         if self._end is not None:
             return []
         reason = f"it ran into its time limit of {format_seconds(self._limit_s)}"
         if self._hang:
             reason += f"; it hung: {self._hang}"
-        self._end = Finish(status.CANCELED, TIMEOUT_CODE, reason)
+        self._end = h.Finish(status.CANCELED, h.TIMEOUT_CODE, reason)
         return self._stop(reason)
 
-    def _expire_broken(self) -> list[Instruction]:
+    def _expire_broken(self) -> list[h.Instruction]:
         broken = self._broken
         if broken is None or self._search.is_on:
             return []
         unfinished = self._ranks.judge_unfinished(broken.reason)
-        end = Finish(status.FAILED, broken.code, broken.reason, node=broken.node, blames="launcher")
+        end = h.Finish(status.FAILED, broken.code, broken.reason, node=broken.node, blames="launcher")
         return self._fail(unfinished or end)
 
-    def _expire_start(self) -> list[Instruction]:
+    def _expire_start(self) -> list[h.Instruction]:
         if not self._launcher and self._ranks.has_progressed():
-            return [SetTimer("start", START_TIMEOUT_S)]
+            return [h.SetTimer("start", START_TIMEOUT_S)]
         late = self._ranks.list_late()
         labels = [self._ranks.label_of(rank) for rank in late]
         if self._launcher:
             limit = format_seconds(LAUNCHER_TIMEOUT_S)
             reason = f"{self._launcher} did not start rank {', '.join(labels)} within {limit}"
-            return self._fail(Finish(status.FAILED, 1, reason, node=0))
+            return self._fail(h.Finish(status.FAILED, 1, reason, node=0))
         nodes = sorted({self._ranks.node_of(rank) for rank in late})
         where = ", ".join(f"node {node}" for node in nodes)
         reason = (
             f"{where} did not start {name_several('rank', labels)} within {format_seconds(START_TIMEOUT_S)}"
         )
-        return self._fail(Finish(status.FAILED, NODE_LOST_CODE, reason, node=nodes[0]))
+        return self._fail(h.Finish(status.FAILED, h.NODE_LOST_CODE, reason, node=nodes[0]))
 
-    def _on_emptied(self, event: Emptied) -> list[Instruction]:
+    def _on_emptied(self, event: h.Emptied) -> list[h.Instruction]:
         self._answered.add(event.node)
         self._survivors += event.survivors
         return self._over() if self._phase == "emptying" and self._nodes <= self._answered else []
 
-    def _fail(self, end: Finish) -> list[Instruction]:
+    def _fail(self, end: h.Finish) -> list[h.Instruction]:
         self._end, self._search.is_on = end, False
         return self._stop(end.reason)
 
-    def _stop(self, reason: str) -> list[Instruction]:
+    def _stop(self, reason: str) -> list[h.Instruction]:
         """
         Stop what is left by SIGTERM. A rank that is about to be started will be, and is then stopped with the others.
         """
@@ -544,26 +488,26 @@ class Policy:
         if not self._ranks.is_any_left(self._nodes) or self._phase in _BEFORE_RANKS:
             return self._empty(0.0)
         self._phase = "stopping"
-        return [Terminate(reason, nodes, self._grace_s), SetTimer("grace", self._grace_s)]
+        return [h.Terminate(reason, nodes, self._grace_s), h.SetTimer("grace", self._grace_s)]
 
-    def _empty_when_still(self) -> list[Instruction]:
+    def _empty_when_still(self) -> list[h.Instruction]:
         if self._phase == "stopping":
             # What a shell started has the rest of the grace; its agent knows.
             rest_s = self._grace_s
             return [] if self._ranks.is_any_left(self._nodes) else self._empty(LEFTOVER_GRACE_S, rest_s)
         return self._over() if self._nodes <= self._answered else []
 
-    def _empty(self, grace_s: float, rest_s: float = 0.0) -> list[Instruction]:
+    def _empty(self, grace_s: float, rest_s: float = 0.0) -> list[h.Instruction]:
         self._phase, self._answered = "emptying", set()
         if not self._nodes:
             return self._over()
         grace_s = min(grace_s, self._grace_s)
         return [
-            Empty(tuple(sorted(self._nodes)), grace_s),
-            SetTimer("empty", max(grace_s, rest_s) + EMPTY_TIMEOUT_S),
+            h.Empty(tuple(sorted(self._nodes)), grace_s),
+            h.SetTimer("empty", max(grace_s, rest_s) + EMPTY_TIMEOUT_S),
         ]
 
-    def _over(self) -> list[Instruction]:
+    def _over(self) -> list[h.Instruction]:
         self._phase = "over"
         assert self._end is not None, "a job does not end without a reason"
         end = self._ranks.judge_end(self._end, self._search.answers)

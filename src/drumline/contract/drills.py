@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Optional
 
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import NamedTuple, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,30 +89,16 @@ class DrillRequest(NamedTuple):
 
 def read_request(drill: str, data: Mapping[str, Any]) -> DrillRequest | None:
     """Return the request in a file, which the job could have written too; None for what is none."""
-    kind, by, settings = data.get("kind"), data.get("by"), data.get("settings")
-    if not isinstance(kind, str) or (kind not in KINDS and kind != END):
+    fields = {name: data[name] for name in DrillRequest._fields if data.get(name) is not None}
+    try:
+        request: DrillRequest = read_record(DrillRequest, {"by": "", **fields, "drill": drill})
+    except TypeError:
         return None
-    seconds = [data.get("for_s"), data.get("after_s")]
-    numbers = [data.get("node"), data.get("rank"), data.get("at_step")]
-    if not all(one is None or _is_number(one, (int, float)) for one in seconds):
+    numbers = (request.node, request.rank, request.for_s, request.after_s, request.at_step)
+    is_known = request.kind in KINDS or request.kind == END
+    if not is_known or not all(0 <= number < _MOST_SECONDS for number in numbers if number is not None):
         return None
-    if not all(one is None or _is_number(one, (int,)) for one in numbers):
-        return None
-    return DrillRequest(
-        drill,
-        kind,
-        by[:_LONGEST_WORD] if isinstance(by, str) else "",
-        numbers[0],
-        numbers[1],
-        seconds[0],
-        seconds[1],
-        numbers[2],
-        settings if isinstance(settings, dict) else None,
-    )
-
-
-def _is_number(value: object, kinds: tuple[type, ...]) -> bool:
-    return type(value) in kinds and 0 <= value < _MOST_SECONDS  # type: ignore[operator]
+    return request._replace(by=request.by[:_LONGEST_WORD])
 
 
 def read_groups(text: str) -> list[list[int]]:

@@ -54,12 +54,7 @@ def from_line(line: bytes) -> Optional[LogLook]:
     if not line.endswith(b"\n") or not words:
         return None
     try:
-        return LogLook(float(words[0]), tuple(_read_growth(word) for word in words[1:]))
-    except ValueError:
+        grown = [map(int, word.replace(b"+", b":").split(b":")) for word in words[1:]]
+        return LogLook(float(words[0]), tuple(Growth(*numbers) for numbers in grown))
+    except (ValueError, TypeError):
         return None
-
-
-def _read_growth(word: bytes) -> Growth:
-    rank, _, rest = word.partition(b":")
-    size, _, added = rest.partition(b"+")
-    return Growth(int(rank), int(size), int(added))

@@ -16,7 +16,10 @@ def check_owner(home: str) -> None:
 
     Root would spoil it: also one that is yet to be made in the folder of whoever called ``sudo`` or ``su``.
     """
-    place, is_there = _nearest(home)
+    place = home
+    while not os.path.exists(place):
+        place = os.path.dirname(place)
+    is_there = place == home
     owner, me = os.stat(place).st_uid, os.geteuid()
     if owner in (0, me, _NOBODY):
         return
@@ -44,14 +47,6 @@ def make_home() -> str:
     check_owner(base)
     private_folder(base)
     return base
-
-
-def _nearest(path: str) -> tuple[str, bool]:
-    """Return the path, or the first folder above it that exists; and whether it is the path itself."""
-    place = path
-    while not os.path.exists(place):
-        place = os.path.dirname(place)
-    return place, place == path
 
 
 def _is_in_home_of(uid: int, path: str) -> bool:

@@ -10,10 +10,15 @@ https://huggingface.co/docs/huggingface_hub/guides/hf_file_system.
 from __future__ import annotations
 
 import re
+from functools import partial
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import SpecError
 from drumline.contract.hiding import hide_secrets
 from drumline.contract.record import NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 AZURE, S3, GS, HF, HTTP = "azure", "s3", "gs", "hf", "http"
 SERVICES = {
@@ -98,7 +103,9 @@ def parse_uri(text: str) -> Place:
     found = _URI.fullmatch(text.strip())
     service = SERVICES.get(found[1].lower(), "") if found else ""
     if found is None or not service:
-        raise SpecError(f"{hide_secrets(text)!r} is no address of data that is known here", _forms())
+        raise SpecError(
+            f"{hide_secrets(text)!r} is no address of data that is known here", ", ".join(_FORM.values())
+        )
     scheme, host, path, query = found[1].lower(), found[2], found[3] or "", found[4] or ""
     if _CONTROL.search(text.strip()):
         raise SpecError(f"{hide_secrets(text)!r}: an address cannot hold control characters")
@@ -128,14 +135,6 @@ def _bucket(service: str, host: str, path: str, query: str, text: str) -> Place:
     return Place(service, "", host, path.strip("/"), "", query, text)
 
 
-def _s3(host: str, path: str, query: str, text: str) -> Place:
-    return _bucket(S3, host, path, query, text)
-
-
-def _gs(host: str, path: str, query: str, text: str) -> Place:
-    return _bucket(GS, host, path, query, text)
-
-
 def _hf(host: str, path: str, query: str, text: str) -> Place | None:
     parts = [part for part in f"{host}/{path}".split("/") if part]
     kind = parts.pop(0) if parts and parts[0] in _PLURALS else "models"
@@ -161,7 +160,13 @@ def _http(host: str, path: str, query: str, text: str) -> Place | None:
     return Place(AZURE, known[1].lower(), container, inside.strip("/"), host, query, text)
 
 
-_PARSERS = {AZURE: _azure, S3: _s3, GS: _gs, HF: _hf, HTTP: _http}
+_PARSERS: dict[str, Callable[[str, str, str, str], Place | None]] = {
+    AZURE: _azure,
+    S3: partial(_bucket, S3),
+    GS: partial(_bucket, GS),
+    HF: _hf,
+    HTTP: _http,
+}
 
 
 def join_uri(text: str, *parts: str) -> str:
@@ -177,7 +182,3 @@ def join_uri(text: str, *parts: str) -> str:
         + question
         + query
     )
-
-
-def _forms() -> str:
-    return ", ".join(_FORM.values())

@@ -34,16 +34,10 @@ _STEP_INTERVAL_S = 0.1
 """Between two looks at the metrics of a job with a drill that begins at a step."""
 
 
-class _Target(NamedTuple):
-    node: int | None
-    rank: int | None
-
-
 class _RunningDrill(NamedTuple):
     """``until``: in monotonic seconds; None: until the attempt ends."""
 
     request: DrillRequest
-    target: _Target
     until: float | None
 
 
@@ -83,7 +77,11 @@ class Drills:
         # Drills are of ranks that run, and end also while those are ended.
         if start is not None:
             for request in list(self._waiting.values()):
-                if self._is_due(request, start, now):
+                step = request.at_step
+                is_due = (
+                    self._find_begin(request, start) <= now if step is None else self._steps.has_reached(step)
+                )
+                if is_due:
                     self._begin(request)
         for one in list(self._running.values()):
             if one.until is not None and one.until <= now:
@@ -106,9 +104,9 @@ class Drills:
         if asked is None:
             return
         if message.error:
-            self._refuse(asked.request, message.error, asked.target)
+            self._refuse(asked.request, message.error)
         else:
-            self._note_begin(asked, wall_time())
+            self._note_begin(asked.request, wall_time())
             self._start_clock(asked.request)
 
     def finish(self) -> None:
@@ -147,9 +145,7 @@ class Drills:
     def _end_all(self, request: DrillRequest) -> None:
         for waiting in list(self._waiting.values()):
             self._forget(waiting.drill)
-            self._refuse(
-                waiting, f"ended by {request.by} before it began", _Target(waiting.node, waiting.rank)
-            )
+            self._refuse(waiting, f"ended by {request.by} before it began")
         for one in list(self._running.values()):
             self._end(one, f"ended by {request.by}")
 
@@ -157,36 +153,30 @@ class Drills:
         """Return when a drill begins, in monotonic seconds. ``start``: since when all ranks run."""
         return max(start, self._taken_at[request.drill]) + (request.after_s or 0.0)
 
-    def _is_due(self, request: DrillRequest, start: float, now: float) -> bool:
-        if request.at_step is not None:
-            return self._steps.has_reached(request.at_step)
-        return self._find_begin(request, start) <= now
-
     # What is due.
 
     def _begin(self, request: DrillRequest) -> None:
         self._forget(request.drill)
-        target = self._find_target(request)
-        why_not = self._performer.explain_refusal(request, target.node, target.rank)
+        request = self._find_target(request)
+        why_not = self._performer.explain_refusal(request)
         if why_not:
-            self._refuse(request, why_not, target)
+            self._refuse(request, why_not)
             return
         request = self._performer.complete(request)
-        one = _RunningDrill(request, target, None)
-        began, is_asked = wall_time(), self._performer.is_for_agent(request.kind)
+        began, is_asked = wall_time(), request.kind in _BY_AGENTS
         # A preemption writes down itself what follows from it.
         is_told_first = request.kind == "preempt"
         if is_asked:
-            self._asked[request.drill] = one
+            self._asked[request.drill] = _RunningDrill(request, None)
         elif is_told_first:
-            self._note_begin(one, began)
-        error = self._performer.begin(request, target.node, target.rank)
+            self._note_begin(request, began)
+        error = self._performer.begin(request)
         if error:
             self._asked.pop(request.drill, None)
-            self._refuse(request, error, target)
+            self._refuse(request, error)
             return
         if not is_asked and not is_told_first:
-            self._note_begin(one, began)
+            self._note_begin(request, began)
         self._start_clock(request)
 
     def _start_clock(self, request: DrillRequest) -> None:
@@ -195,41 +185,31 @@ class Drills:
         if one is not None and request.for_s is not None:
             self._running[request.drill] = one._replace(until=time.monotonic() + request.for_s)
 
-    def _find_target(self, request: DrillRequest) -> _Target:
-        """Return the node and the rank that a drill is about; a rank says which node it is on."""
+    def _find_target(self, request: DrillRequest) -> DrillRequest:
+        """Return the request with the node and the rank that it is about; a rank says which node it is on."""
         if request.rank is not None:
             nodes = {task.rank: node.node for node in self._plan.nodes for task in node.ranks}
-            return _Target(nodes.get(request.rank), request.rank)
+            return request._replace(node=nodes.get(request.rank))
         if request.kind == "kill-rank" and request.node is not None and request.node < len(self._plan.nodes):
-            return _Target(request.node, self._plan.nodes[request.node].ranks[0].rank)
-        return _Target(request.node, None)
+            return request._replace(rank=self._plan.nodes[request.node].ranks[0].rank)
+        return request
 
-    def _note_begin(self, one: _RunningDrill, began: float) -> None:
-        request, target = one.request, one.target
-        if drills.KINDS[request.kind].lasts:
-            self._running[request.drill] = one
-        self._record(
-            e.DrillBegan(
-                began,
-                request.drill,
-                request.kind,
-                request.by,
-                target.node,
-                target.rank,
-                self._attempt,
-                request.settings,
-            )
-        )
+    def _note_begin(self, request: DrillRequest, began: float) -> None:
+        drill, kind, by, node, rank = request[:5]
+        if drills.KINDS[kind].lasts:
+            self._running[drill] = _RunningDrill(request, None)
+        self._record(e.DrillBegan(began, drill, kind, by, node, rank, self._attempt, request.settings))
 
-    def _refuse(self, request: DrillRequest, reason: str, target: _Target) -> None:
-        event = e.DrillEnded(wall_time(), request.drill, request.kind, reason, *target, refused=True)
-        self._record(event)
+    def _refuse(self, request: DrillRequest, reason: str) -> None:
+        what = (request.drill, request.kind, reason, request.node, request.rank)
+        self._record(e.DrillEnded(wall_time(), *what, refused=True))
 
-    def _end(self, one: _RunningDrill, reason: str) -> None:
-        del self._running[one.request.drill]
-        self._performer.end(one.request, one.target.node, one.target.rank)
-        event = e.DrillEnded(wall_time(), one.request.drill, one.request.kind, reason, *one.target)
-        self._record(event)
+    def _end(self, drill: _RunningDrill, reason: str) -> None:
+        request = drill.request
+        del self._running[request.drill]
+        self._performer.end(request)
+        what = (request.drill, request.kind, reason, request.node, request.rank)
+        self._record(e.DrillEnded(wall_time(), *what))
 
 
 # Makes the failures of drills, by agents where they are about a node's processes or its disk.
@@ -267,14 +247,11 @@ class DrillPerformer:
         self._agents = nodes.agents
         self._network = nodes.network
 
-    def is_for_agent(self, kind: str) -> bool:
-        """Return whether an agent is asked, and answers: the drill begins with its answer."""
-        return kind in _BY_AGENTS
-
-    def explain_refusal(self, request: DrillRequest, node: int | None, rank: int | None) -> str:
+    def explain_refusal(self, request: DrillRequest) -> str:
         """Return why there can be no such drill; empty: there can."""
         why_not = explain_refusal(request.kind, self._plan)
-        return why_not or explain_target(request.kind, self._plan, node, rank, request.settings)
+        target = (request.node, request.rank, request.settings)
+        return why_not or explain_target(request.kind, self._plan, *target)
 
     def complete(self, request: DrillRequest) -> DrillRequest:
         """Return the request with a note on how it is performed, where a reader of its results must know it."""
@@ -282,33 +259,33 @@ class DrillPerformer:
         note = self._network.explain_delays() if self._network and {"latency", "loss"} & set(given) else ""
         return request._replace(settings={**given, NOTE: note}) if note else request
 
-    def begin(self, request: DrillRequest, node: int | None, rank: int | None) -> str:
+    def begin(self, request: DrillRequest) -> str:
         """Make the failure, or ask an agent to; return why that cannot be, else nothing."""
+        node = request.node or 0
         if request.kind == "preempt":
-            self._preempt(f"a drill of {request.by}", node)
+            self._preempt(f"a drill of {request.by}", request.node)
             return ""
         if request.kind in _ON_NETWORKS:
-            return self._disturb(request, node or 0)
+            return self._disturb(request, node)
         if request.kind == _AGENT:
-            self._agents.hold(node or 0, wanted=True)
+            self._agents.hold(node, wanted=True)
             return ""
         spared = [*_SHARED_FOLDERS, self._folder.path]
-        message = m.BeginDrill(request.drill, request.kind, self._list_ranks(node, rank), spared)
-        where = node or 0
-        return "" if self._send(where, message) else f"node {where} has no agent any more"
+        message = m.BeginDrill(request.drill, request.kind, self._list_ranks(request), spared)
+        return "" if self._send(node, message) else f"node {node} has no agent any more"
 
-    def end(self, request: DrillRequest, node: int | None, rank: int | None) -> None:
+    def end(self, request: DrillRequest) -> None:
         """End a drill that lasts. No error where nothing of it is left."""
+        node = request.node or 0
         if request.kind in _ON_NETWORKS:
             if request.kind != "power-off" and self._network is not None:
                 # What cannot be undone, such as on a node that is off by now, goes with the attempt.
                 with contextlib.suppress(EngineError, OSError):
-                    _restore(self._network, request.kind, node or 0)
+                    _restore(self._network, request.kind, node)
         elif request.kind == _AGENT:
-            self._agents.hold(node or 0, wanted=False)
+            self._agents.hold(node, wanted=False)
         elif KINDS[request.kind].lasts:
-            message = m.EndDrill(request.drill, request.kind, self._list_ranks(node, rank))
-            self._send(node or 0, message)
+            self._send(node, m.EndDrill(request.drill, request.kind, self._list_ranks(request)))
 
     def _disturb(self, request: DrillRequest, node: int) -> str:
         """Change the network or the limits of isolated nodes; return why that cannot be, else nothing."""
@@ -320,10 +297,10 @@ class DrillPerformer:
             return getattr(error, "message", "") or str(error)
         return ""
 
-    def _list_ranks(self, node: int | None, rank: int | None) -> list[int]:
-        if rank is not None:
-            return [rank]
-        return [task.rank for task in self._plan.nodes[node or 0].ranks]
+    def _list_ranks(self, request: DrillRequest) -> list[int]:
+        if request.rank is not None:
+            return [request.rank]
+        return [task.rank for task in self._plan.nodes[request.node or 0].ranks]
 
 
 def _change(network: PlayedNetwork, kind: str, node: int, settings: Mapping[str, Any]) -> None:

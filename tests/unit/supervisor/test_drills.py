@@ -22,21 +22,18 @@ class Performer:
     def __init__(self):
         self.done = []
 
-    def is_for_agent(self, kind):
-        return kind == "wedge"
-
-    def explain_refusal(self, request, node, rank):
+    def explain_refusal(self, request):
         return "its clock is shared" if request.kind == "clock" else ""
 
     def complete(self, request):
         return request
 
-    def begin(self, request, node, rank):
-        self.done.append(("begin", request.kind, node, rank))
+    def begin(self, request):
+        self.done.append(("begin", request.kind, request.node, request.rank))
         return "it is gone" if request.kind == "fill-disk" else ""
 
-    def end(self, request, node, rank):
-        self.done.append(("end", request.kind, node, rank))
+    def end(self, request):
+        self.done.append(("end", request.kind, request.node, request.rank))
 
 
 @pytest.fixture

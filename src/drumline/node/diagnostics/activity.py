@@ -20,7 +20,7 @@ from drumline.contract.record import NamedTuple
 from drumline.linux import cgroups, descendants, process_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 
 COUNTS_NAME, COUNTS = "drumline-counts", struct.Struct("<4Q")
@@ -174,17 +174,13 @@ def _scan_descriptor(path: str, found: _Processes) -> None:
         if target.startswith("socket:["):
             found.sockets.add(int(target[8:-1]))
         elif target.startswith(f"/memfd:{COUNTS_NAME}"):
-            found.counts[os.stat(path).st_ino] = _read_counts(path)
+            data = process_usage.read_bytes(path, COUNTS.size)
+            found.counts[os.stat(path).st_ino] = list(COUNTS.unpack(data.ljust(COUNTS.size, b"\0")))
         elif target.startswith(f"/memfd:{STACKS_NAME}"):
             memory = os.stat(path)
             found.stacks[memory.st_ino] = memory.st_size
     except (OSError, ValueError):
         return  # It was closed.
-
-
-def _read_counts(path: str) -> list[int]:
-    data = process_usage.read_bytes(path, COUNTS.size)
-    return list(COUNTS.unpack(data)) if len(data) == COUNTS.size else [0] * 4
 
 
 def _list_connections() -> Iterator[_Connection]:
@@ -314,15 +310,10 @@ def _read_rows(pid: int) -> Optional[dict[str, tuple[str, str]]]:
             continue
         if len(lines) > _MOST_ROWS:
             return None
-        rows.update(_parse_rows(lines))
+        for words in map(str.split, lines):
+            if len(words) > 9 and words[3] == _ESTABLISHED:
+                rows[words[9]] = _parse_end(words[1]), _parse_end(words[2])
     return rows
-
-
-def _parse_rows(lines: Iterable[str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    for line in lines:
-        words = line.split()
-        if len(words) > 9 and words[3] == _ESTABLISHED:
-            yield words[9], (_parse_end(words[1]), _parse_end(words[2]))
 
 
 def _parse_end(text: str) -> str:

@@ -410,17 +410,13 @@ def quote_message(text: str) -> str:
         if _STACK.match(words):
             break
         if not said:
-            said = _drop_count(words)
+            # The exceptions of a group follow, whose number says nothing.
+            group = _COUNTED.fullmatch(words)
+            said = words if group is None else f"{group[1]}:" if group[1] else ""
         elif said.endswith(":") or not _ADVICE.match(words):
             goes_on = line.startswith((" ", "\t")) or (said[-1].isalpha() and words[0].islower())
             said += (" " if goes_on or said.endswith((":", ",", ".", ";")) else "; ") + words
     return shorten(make_printable(_drop_repeats(said), 1 << 16), MAX_LINE)
-
-
-def _drop_count(line: str) -> str:
-    """Drop the number of exceptions in a group, which follow, and words that say no more than that there are some."""
-    found = _COUNTED.fullmatch(line)
-    return line if found is None else f"{found[1]}:" if found[1] else ""
 
 
 _COUNTED = compile_late(r"(?:unhandled errors.*|(.*?)) \(\d+ sub-exceptions?\)")

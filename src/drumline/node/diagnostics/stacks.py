@@ -111,7 +111,12 @@ def read_stacks(
     below = {
         rank: [pid for pid in pids[1:] if not _is_python_helper(pid)][:_MAX_BELOW]
         for rank, pids in answering.items()
-        if len(pids) > 1 and _is_launching(dumps.get(pids[0], _SILENT).text)
+        if len(pids) > 1
+        and any(
+            part in str(frame[0])
+            for frame in _choose_thread(dumps.get(pids[0], _SILENT).text)[0][:6]
+            for part in _LAUNCHING
+        )
     }
     dumps.update(_request_dumps([pid for pids in below.values() for pid in pids]))
     first = {rank: (answering[rank] or tree[-1:])[0] for rank, tree in trees.items()}
@@ -347,11 +352,6 @@ def _is_python_helper(pid: int) -> bool:
         return False
     stat = process_usage.read_stat(pid)
     return stat is None or cgroups.read_text(f"/proc/{stat.parent}/cmdline") != words
-
-
-def _is_launching(dump: str) -> bool:
-    frames, _, _ = _choose_thread(dump)
-    return any(part in str(frame[0]) for frame in frames[:6] for part in _LAUNCHING)
 
 
 def _run_py_spy(pids: list[int], path: str) -> dict[int, list[list[Any]]]:

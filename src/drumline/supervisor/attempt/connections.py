@@ -406,15 +406,11 @@ class AgentLosses:
         if self._missing and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + _FAILED_STARTS_EVERY_S
             self._lose_failed()
-            self._record_late()
-
-    def _record_late(self) -> None:
-        """Record one agent that is late, so that the job has a reason while it starts."""
-        if self._missing and self._late is None and time.monotonic() >= self._late_from:
-            self._late = min(self._missing)
-            self._record(
-                e.AgentSilent(wall_time(), self._late, f"has not started within {format_seconds(_LATE_S)}")
-            )
+            if self._missing and self._late is None and time.monotonic() >= self._late_from:
+                # One of them, so that the job has a reason while it starts.
+                self._late = min(self._missing)
+                reason = f"has not started within {format_seconds(_LATE_S)}"
+                self._record(e.AgentSilent(wall_time(), self._late, reason))
 
     def _lose_failed(self) -> None:
         for node, reason in self._agents.find_failed().items():

@@ -161,6 +161,7 @@ class RankStart:
 
     def _make_launch(self, node: NodeTask, variables: RankVariables) -> m.LaunchRanks:
         own = self._node_facts[node.node]
+        sample_file = m.SampleFile(samples.path_of(self._folder.path, node.node), self._attempt)
         facts = ChainMap(own, self._facts)
         ranks = [
             m.RankLaunch(
@@ -183,7 +184,7 @@ class RankStart:
             # For MPI's daemons; empty: the machine's own, as for the launcher on node 0.
             host_name=node.env.get("PMIX_HOSTNAME", ""),
             container=self._plan.container,
-            samples=self._choose_sample_file(node.node),
+            samples=None if self._is_off(samples.SWITCH) else sample_file,
             log_times=self._folder.log_times_path(self._attempt, node.node),
             steps="" if self._is_off(STEPS) else self._folder.steps_path(self._attempt, node.node),
             warm=self._make_warm_settings(),
@@ -200,12 +201,6 @@ class RankStart:
             if f"TORCHELASTIC_{name}" in variables.common or f"TORCHELASTIC_{name}" in last:
                 last[f"TORCHELASTIC_{name}"] = str(value)
         return m.ShareVariables(dict(variables.common), last, texts, self._secrets)
-
-    def _choose_sample_file(self, node: int) -> m.SampleFile | None:
-        """Return where samples of the usage of the node and its ranks go; None: nowhere."""
-        if self._is_off(samples.SWITCH):
-            return None
-        return m.SampleFile(samples.path_of(self._folder.path, node), self._attempt)
 
     def _is_off(self, switch: str) -> bool:
         """Return whether a variable of the job, or else of this process, is 0."""

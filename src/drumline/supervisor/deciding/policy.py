@@ -148,7 +148,11 @@ class Policy:
             case h.Checked():
                 return self._on_checked(event)
             case h.Started():
-                return self._on_started(event)
+                self._ranks.note_start(event)
+                if self._phase != "starting" or not self._ranks.are_all_started:
+                    return []
+                self._phase = "running"
+                return [h.AllRunning()]
             case h.Lost():
                 return self._on_lost(event)
             case h.Broken():
@@ -161,7 +165,9 @@ class Policy:
             case h.LauncherEnded():
                 return self._on_launcher_ended(event)
             case h.Emptied():
-                return self._on_emptied(event)
+                self._answered.add(event.node)
+                self._survivors += event.survivors
+                return self._over() if self._phase == "emptying" and self._nodes <= self._answered else []
             case h.Canceled():
                 return self._on_canceled(event)
             case h.PreemptionAnnounced():
@@ -225,13 +231,6 @@ class Policy:
             timers.append(h.SetTimer("limit", self._timeout_s))
         timers.append(h.SetTimer("start", LAUNCHER_TIMEOUT_S if self._launcher else START_TIMEOUT_S))
         return [h.StartRanks(), *timers]
-
-    def _on_started(self, event: h.Started) -> list[h.Instruction]:
-        self._ranks.note_start(event)
-        if self._phase == "starting" and self._ranks.are_all_started:
-            self._phase = "running"
-            return [h.AllRunning()]
-        return []
 
     def _on_rank_exited(self, event: RankExited) -> list[h.Instruction]:
         is_telling = self._ranks.note_exit(event)
@@ -470,11 +469,6 @@ class Policy:
             f"{where} did not start {name_several('rank', labels)} within {format_seconds(START_TIMEOUT_S)}"
         )
         return self._fail(h.Finish(status.FAILED, h.NODE_LOST_CODE, reason, node=nodes[0]))
-
-    def _on_emptied(self, event: h.Emptied) -> list[h.Instruction]:
-        self._answered.add(event.node)
-        self._survivors += event.survivors
-        return self._over() if self._phase == "emptying" and self._nodes <= self._answered else []
 
     def _fail(self, end: h.Finish) -> list[h.Instruction]:
         self._end, self._search.is_on = end, False

@@ -65,7 +65,9 @@ def describe_cause(exit_: RankExited) -> str:
         return _describe_inner_process(failure["inner"], evidence)
     if failure:
         message = f"{failure['type']}: {failure['message']}" if failure["message"] else failure["type"]
-        place = format_place(failure) + _name_inner_rank(failure)
+        place = format_place(failure)
+        if "inner_rank" in failure:
+            place += f", in rank {failure['inner_rank']} of its launcher"
         said = _name_chosen_code(exit_, failure) or message
         return _join_clauses(
             said + place,
@@ -176,11 +178,6 @@ def _name_interpreter(failure: RecordedFailure) -> str:
 
 _BUILT = compile_late(r"/environments/[0-9a-f]{32}/")
 """Finds an environment that Drumline has built."""
-
-
-def _name_inner_rank(failure: RecordedFailure) -> str:
-    """Name the process that failed among those that a launcher inside the rank started."""
-    return f", in rank {failure['inner_rank']} of its launcher" if "inner_rank" in failure else ""
 
 
 def _describe_inner_process(process: ReportedProcess, evidence: RecordedEvidence) -> str:

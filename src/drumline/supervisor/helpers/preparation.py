@@ -24,7 +24,7 @@ from drumline.supervisor.clocks import wall_time
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan
@@ -45,12 +45,11 @@ _ENVIRONMENT = "drumline.staging.environments"
 
 def is_needed(plan: Plan) -> bool:
     """Return whether anything has to be fetched or built; quick."""
-    return any(not _is_fetched(fetch.target) for fetch in plan.fetches) or _is_to_be_built(plan)
-
-
-def _is_fetched(target: str) -> bool:
-    """Return whether a target is fetched: a folder that is empty was only made, and its content is still to come."""
-    return os.path.isfile(target) or (os.path.isdir(target) and bool(os.listdir(target)))
+    for target in (fetch.target for fetch in plan.fetches):
+        # A folder that is empty was only made, and its content is still to come.
+        if not os.path.isfile(target) and not (os.path.isdir(target) and os.listdir(target)):
+            return True
+    return _is_to_be_built(plan)
 
 
 def _is_to_be_built(plan: Plan) -> bool:
@@ -125,21 +124,8 @@ class HelperProcesses:
 
     def start(self, task: str, module: str, *arguments: str) -> None:
         """Start a process. ``task``: in words, for when the process says nothing itself. Raises OSError."""
-        import subprocess
-
-        ours = os.getpid()
         log = os.path.join(self._folder.system_logs, "preparation.log")
-        with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as errors:
-            process = subprocess.Popen(  # noqa: S603 - our own modules
-                [sys.executable, "-P", "-m", module, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=self._environment,
-                start_new_session=True,
-                # From its very beginning, for a moment later this process may be gone.
-                preexec_fn=lambda: kernel.die_with_parent(signal.SIGKILL, ours),  # noqa: PLW1509 - no thread here
-            )
+        process = _start_module(log, self._environment, module, *arguments)
         assert process.stdout is not None
         self._running[process.stdout.fileno()] = process
         self._lines[process.stdout.fileno()] = Lines(skips_others=True)
@@ -200,16 +186,14 @@ class HelperProcesses:
         elif kind == "progress":
             self._report_progress(message)
         elif kind in _EVENTS:
-            event: Any = _EVENTS[kind]
-            self._folder.append(event(**{"time": wall_time(), **_select_fields(event, message)}))
+            self._folder.append(_make_event(_EVENTS[kind], message))
 
     def _report_progress(self, message: dict[str, Any]) -> None:
         name = str(message.get("name"))
         now = time.monotonic()
         if now - self._reported.get(name, -_PROGRESS_S) >= _PROGRESS_S:
             self._reported[name] = now
-            fields = _select_fields(e.TransferProgress, message)
-            self._folder.append(e.TransferProgress(**{"time": wall_time(), **fields}))
+            self._folder.append(_make_event(e.TransferProgress, message))
 
 
 _EVENTS: dict[str, Any] = {
@@ -219,9 +203,31 @@ _EVENTS: dict[str, Any] = {
 }
 
 
-def _select_fields(event: Any, message: dict[str, Any]) -> dict[str, Any]:
-    known: Iterable[str] = event._fields
-    return {name: message[name] for name in known if name in message and name != "time"}
+def _make_event(kind: Any, message: dict[str, Any]) -> e.Event:
+    """Make an event of now of what such a process has printed."""
+    fields = {name: message[name] for name in kind._fields if name in message}
+    event: e.Event = kind(**{**fields, "time": wall_time()})
+    return event
+
+
+def _start_module(
+    log: str, environment: dict[str, str], module: str, *arguments: str
+) -> subprocess.Popen[bytes]:
+    """Start a module of ours, whose errors go to that log, and which ends with this process. Raises OSError."""
+    import subprocess
+
+    ours = os.getpid()
+    with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as errors:
+        return subprocess.Popen(  # noqa: S603 - our own modules
+            [sys.executable, "-P", "-m", module, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=environment,
+            start_new_session=True,
+            # From its very beginning, for a moment later this process may be gone.
+            preexec_fn=lambda: kernel.die_with_parent(signal.SIGKILL, ours),  # noqa: PLW1509 - no thread here
+        )
 
 
 def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
@@ -259,8 +265,11 @@ class Mounts:
         if not self._names:
             return
         mounts.unmount_below(self._folder.path)
-        for name in self._names:
-            self._start(name)
+        environment = {**self._environment, **os.environ}
+        self._running = [
+            _start_module(self._log, environment, "drumline.staging.mount", self._folder.path, name)
+            for name in self._names
+        ]
         until = time.monotonic() + _LIMIT_S
         for name, process in zip(self._names, self._running, strict=True):
             message = _read_answer(process, until, canceled)
@@ -270,29 +279,11 @@ class Mounts:
                 told = str(message.get("message") or f"{name} could not be mounted; see {self._log}")
                 hint = str(message.get("hint") or "")
                 raise NodeError(f"{told} ({hint})" if hint else told)
-            fields = {key: message[key] for key in e.Transferred._fields if key in message and key != "time"}
-            self._folder.append(e.Transferred(wall_time(), **fields))
+            self._folder.append(_make_event(e.Transferred, message))
 
     @property
     def _log(self) -> str:
         return os.path.join(self._folder.system_logs, "mounts.log")
-
-    def _start(self, name: str) -> None:
-        import subprocess
-
-        ours = os.getpid()
-        with open(os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as errors:
-            process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-P", "-m", "drumline.staging.mount", self._folder.path, name],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env={**self._environment, **os.environ},
-                start_new_session=True,
-                # From its very beginning, for a moment later this process may be gone.
-                preexec_fn=lambda: kernel.die_with_parent(signal.SIGKILL, ours),  # noqa: PLW1509 - no thread here
-            )
-        self._running.append(process)
 
 
 def _read_answer(

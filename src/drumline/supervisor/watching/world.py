@@ -35,7 +35,8 @@ class WorldGuard:
         self._left = set(self._labels)
         """Ranks that do not train yet."""
 
-        self._after_s = _read_seconds(plan) if _promises_a_world(plan) else 0.0
+        is_promised = all(_COUNT in {**plan.env, **task.env} for task in plan.ranks)
+        self._after_s = _read_seconds(plan) if is_promised and len(plan.ranks) > 1 else 0.0
         self._due: float | None = None
         self._ends: dict[int, list[list[str]]] = {}
         self._awaited: set[int] | None = None
@@ -76,11 +77,6 @@ class WorldGuard:
         worlds = find_worlds(self._ends)
         self.end()
         return describe_worlds(worlds, self._labels) if len(worlds) > 1 else ""
-
-
-def _promises_a_world(plan: Plan) -> bool:
-    ranks = plan.ranks
-    return len(ranks) > 1 and all(_COUNT in {**plan.env, **task.env} for task in ranks)
 
 
 def _read_seconds(plan: Plan) -> float:

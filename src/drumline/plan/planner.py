@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask, host_name_of
@@ -21,11 +21,10 @@ from drumline.plan.request import (
     settings_of,
     steps_variables,
     timeout_of,
-    wants_checks_only,
-    wants_preflight,
     warm_of,
 )
 from drumline.spec import placeholders
+from drumline.spec.kinds.values import switch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +75,7 @@ class Site(NamedTuple):
     """Whether all nodes are one machine."""
 
     reached: tuple[str, ...] | None = None
-    """As of ``values.resolve_values``."""
+    """As of ``values.Values``."""
 
     in_place: str = ""
     """The ranks' working folder when it is not a snapshot's copy."""
@@ -88,7 +87,7 @@ class Site(NamedTuple):
     """As of the plan."""
 
     kept: Mapping[str, values.Kept] = {}
-    """Of inputs and outputs in datastores: ``values.resolve_values``."""
+    """Of inputs and outputs in datastores: ``values.Values``."""
 
     build: Build | None = None
     """The environment to make; ``interpreter`` is in it."""
@@ -111,7 +110,8 @@ def plan_job(job: Command, site: Site) -> Plan:
         count = parallel.workers(job, shapes, share_machine=site.shares_machine)
         request = request._replace(process_count_per_node=count)
     layout = table.lay_out(distribution, _at(site, request))
-    given = values.resolve_values(job, site.folder, site.kept, site.reached)
+    settings = settings_of(job)
+    data = values.Values(job, site.folder, site.kept, site.reached)
     user_env, user_warnings = _user_env(job, layout)
     kept, kept_warnings = _kept_variables(site, layout)
     nodes = _nodes(layout, site.shapes, request.node_count)
@@ -126,17 +126,18 @@ def plan_job(job: Command, site: Site) -> Plan:
         common["NCCL_TOPO_FILE"] = str(site.compute["nccl_topo_file"])
     if request.node_count > 1:
         common.update(environment.master_node(layout))
+    preflight = switch(str(settings.get("preflight", "auto")))
     planned = Plan(
         job=name,
         engine=site.engine,
         distribution=distribution,
-        argv=(*layout.before, *(site.argv or _shell(_command(job, given)))),
+        argv=(*layout.before, *(site.argv or ("/bin/bash", "-c", _command(job, data)))),
         cwd=site.in_place or site.folder.code,
         beside=site.beside,
         env={**common, **layout.env},
         user_env={
             **named,
-            **_data_env(given),
+            **_data_variables(data),
             **_path(site),
             **environment.activation_variables(site.build, kept),
             **hosts,
@@ -148,22 +149,22 @@ def plan_job(job: Command, site: Site) -> Plan:
         nodes=nodes,
         texts={**shared_texts(request.node_count), **layout.texts},
         ports=dict(layout.ports),
-        grace_s=_grace(job),
+        grace_s=_seconds(settings, "grace", GRACE_S),
         timeout_s=timeout_of(job),
-        hang_after_s=_hang_after(job),
-        hang_action=str(settings_of(job).get("hang_action") or "report").lower(),
-        max_restarts=int(settings_of(job).get("max_restarts") or 0),
-        restart_on=tuple(map(str, settings_of(job).get("restart_on") or ())),
+        hang_after_s=_seconds(settings, "hang_after", HANG_AFTER_S),
+        hang_action=str(settings.get("hang_action") or "report").lower(),
+        max_restarts=int(settings.get("max_restarts") or 0),
+        restart_on=tuple(map(str, settings.get("restart_on") or ())),
         warm=warm_of(job, user_env) or site.warm or "auto",
-        preflight=wants_preflight(job),
-        checks_only=wants_checks_only(job),
-        copies=given.copies,
-        fetches=given.fetches,
-        uploads=given.uploads,
+        preflight=preflight != "off",
+        checks_only=preflight == "only",
+        copies=tuple(data.copies),
+        fetches=tuple(data.fetches),
+        uploads=tuple(data.uploads),
         build=site.build,
-        folders=given.folders,
+        folders=tuple(data.folders),
         services=unsupported.plan_services(
-            job, site.folder, _collect_values(given), site.in_place or site.folder.code, site.interpreter
+            job, site.folder, data.texts, site.in_place or site.folder.code, site.interpreter
         ),
         launcher=layout.launcher,
         remote_shell=layout.remote_shell,
@@ -185,16 +186,16 @@ def plan_job(job: Command, site: Site) -> Plan:
             *kept_warnings,
         ),
     )
-    if settings_of(job).get("secrets"):
+    if settings.get("secrets"):
         rank_variables = {name for task in planned.ranks for name in task.env}
         taken = {
             *planned.env,
             *planned.user_env,
             *rank_variables,
-            *(name for one in nodes for name in one.env),
+            *(name for node in nodes for name in node.env),
         }
         planned = planned._replace(secrets=secrets_of(job, taken))
-    places = [place for _, place, _ in given.checks]
+    places = [path for _, path, _ in data.checks]
     return container.within(planned, job, [*places, *parallel.places(job)])
 
 
@@ -277,36 +278,24 @@ def _nodes(layout: Layout, shapes: tuple[NodeShape, ...], node_count: int) -> tu
     return tuple(tasks)
 
 
-def _command(job: Command, given: values.Values) -> str:
+def _command(job: Command, data: values.Values) -> str:
     command = str(job.command or "")
     if not command.strip():
         raise PlanError("command: the job has no command", path="command")
     odd = next((character for character in command if character in "\0\x01\x02"), None)
     if odd is not None:
         raise PlanError(f"command: the character U+{ord(odd):04X} cannot be in a command", path="command")
-    known = _collect_values(given)
-    unsafe = [name for name in given.paths if not shell.is_safe(known[name])]
-    marked = known | {name: shell.mark(index) for index, name in enumerate(unsafe)}
+    unsafe = [name for name in data.paths if not shell.is_safe(data.texts[name])]
+    marked = data.texts | {name: shell.mark(index) for index, name in enumerate(unsafe)}
     expanded = placeholders.expand(command, marked, where="command")
     return shell.put(expanded, [values.variable_of(name) for name in unsafe])
 
 
-def _collect_values(given: values.Values) -> dict[str, str]:
-    """Collect the values of placeholders."""
-    known = {f"inputs.{name}": value for name, value in given.inputs.items()}
-    return known | {f"outputs.{name}": value for name, value in given.outputs.items()}
-
-
-def _shell(command: str) -> tuple[str, ...]:
-    return ("/bin/bash", "-c", command)
-
-
-def _data_env(given: values.Values) -> dict[str, str]:
-    named = _collect_values(given)
-    for name, value in named.items():
+def _data_variables(data: values.Values) -> dict[str, str]:
+    for name, value in data.texts.items():
         if "\0" in value:
             raise PlanError(f"{name}: a value cannot hold a zero byte", path=name)
-    return {values.variable_of(name): value for name, value in named.items()}
+    return {values.variable_of(name): value for name, value in data.texts.items()}
 
 
 def _path(site: Site) -> dict[str, str]:
@@ -348,11 +337,6 @@ def _kept_variables(site: Site, layout: Layout) -> tuple[dict[str, str], list[st
     return kept, [f"{where}.{name}: not used; it is the rank's own coordinate" for name in taken]
 
 
-def _hang_after(job: Command) -> float:
-    hang_after = settings_of(job).get("hang_after")
-    return HANG_AFTER_S if hang_after is None else float(hang_after)
-
-
-def _grace(job: Command) -> float:
-    grace = settings_of(job).get("grace")
-    return GRACE_S if grace is None else float(grace)
+def _seconds(settings: Mapping[str, Any], name: str, default: float) -> float:
+    seconds = settings.get(name)
+    return default if seconds is None else float(seconds)

@@ -224,20 +224,6 @@ def warm_of(job: Command, variables: Mapping[str, str]) -> str:
     return ""
 
 
-def wants_preflight(job: Command) -> bool:
-    """Return whether the job's nodes are to be checked before its ranks start, where they can differ."""
-    return _preflight(job) != "off"
-
-
-def wants_checks_only(job: Command) -> bool:
-    """Return whether the job is to check its nodes, and to start no rank."""
-    return _preflight(job) == "only"
-
-
-def _preflight(job: Command) -> str:
-    return switch(str(settings_of(job).get("preflight", "auto")))
-
-
 def steps_variables(job: Command) -> dict[str, str]:
     """Return the variable that switches the following of steps off, where the job does not want it."""
     is_off = switch(str(settings_of(job).get("steps", "auto"))) == "off"

@@ -22,6 +22,25 @@ if TYPE_CHECKING:
 LOCAL_COMPUTES = (None, "", "local")
 
 
+_UNUSED_HERE = {
+    "resources.instance_type": "nodes are this machine's",
+    "resources.shm_size": "shared memory is this machine's",
+    "resources.docker_args": "there is no container",
+    "resources.locations": "nodes are on this machine",
+    "resources.max_instance_count": "the number of nodes does not change",
+    "resources.properties": "nothing here reads them",
+    "queue_settings.job_tier": "jobs run in the order of their submission",
+    "queue_settings.priority": "jobs run in the order of their submission",
+}
+_UNUSED_ON_CLUSTERS = {
+    "resources.shm_size": "there is no container; shared memory is the node's",
+    "resources.docker_args": "there is no container",
+    "resources.locations": "nodes are where the compute is",
+    "resources.max_instance_count": "the number of nodes does not change",
+}
+"""What an engine does not see of a job; what it sees it honours, or refuses."""
+
+
 def list_warnings(
     job: Command, interpreter: str, engine: str = "local", *, is_attached: bool = False
 ) -> list[str]:
@@ -30,10 +49,13 @@ def list_warnings(
 
     ``engine``: where it is to run. ``is_attached``: whether its compute is one that is attached.
     """
+    is_local = engine == "local"
     return [
         *unknown_attributes(job),
         *_of_environment(job.environment, interpreter),
-        *(_of_local(job, is_attached=is_attached) if engine == "local" else _of_cluster(job, engine)),
+        *(_of_compute(job.compute) if is_local and not is_attached else ()),
+        *_of_sections(job, _UNUSED_HERE if is_local else _UNUSED_ON_CLUSTERS),
+        *(() if is_local else _of_properties(job, engine)),
         *_of_services(job),
         *_of_data(job),
     ]
@@ -49,28 +71,6 @@ def list_shared_warnings(job: Any) -> list[str]:
     return said
 
 
-def _of_local(job: Command, *, is_attached: bool) -> Iterator[str]:
-    if not is_attached:
-        yield from _of_compute(job.compute)
-    yield from _of_resources(job.resources)
-    yield from _of_queue(job)
-
-
-def _of_cluster(job: Command, engine: str) -> Iterator[str]:
-    """Yield what an engine does not see of a job; what it sees it honours, or refuses."""
-    resources = job.resources
-    said = {
-        "shm_size": "there is no container; shared memory is the node's",
-        "docker_args": "there is no container",
-        "locations": "nodes are where the compute is",
-        "max_instance_count": "the number of nodes does not change",
-    }
-    yield from _describe_unused(resources, said)
-    for key in getattr(resources, "properties", None) or {}:
-        if key != engine:
-            yield f"resources.properties.{key}: not used; options of this compute stand under {engine!r}"
-
-
 def _of_environment(environment: Any, interpreter: str) -> Iterator[str]:
     if environment is None:
         return
@@ -84,33 +84,23 @@ def _of_compute(compute: str | None) -> Iterator[str]:
         yield f"compute: {name!r} is not attached; the job runs on this machine"
 
 
-def _of_resources(resources: Any) -> Iterator[str]:
-    said = {
-        "instance_type": "nodes are this machine's",
-        "shm_size": "shared memory is this machine's",
-        "docker_args": "there is no container",
-        "locations": "nodes are on this machine",
-        "max_instance_count": "the number of nodes does not change",
-        "properties": "nothing here reads them",
-    }
-    yield from _describe_unused(resources, said)
+def _of_sections(job: Command, unused: Mapping[str, str]) -> Iterator[str]:
+    for field, instead in unused.items():
+        section, _, name = field.partition(".")
+        if getattr(getattr(job, section), name, None):
+            yield f"{field}: not used; {instead}"
 
 
-def _describe_unused(resources: Any, said: dict[str, str]) -> Iterator[str]:
-    for field, instead in said.items():
-        if getattr(resources, field, None):
-            yield f"resources.{field}: not used; {instead}"
-
-
-def _of_queue(job: Command) -> Iterator[str]:
-    queue = job.queue_settings
-    for field in ("job_tier", "priority"):
-        if queue is not None and getattr(queue, field, None):
-            yield f"queue_settings.{field}: not used; jobs run in the order of their submission"
+def _of_properties(job: Command, engine: str) -> Iterator[str]:
+    for key in getattr(job.resources, "properties", None) or {}:
+        if key != engine:
+            yield f"resources.properties.{key}: not used; options of this compute stand under {engine!r}"
 
 
 def _of_services(job: Command) -> Iterator[str]:
-    others = [str(name) for name, one in asked_for(job.services).items() if kind_of(one) != TENSORBOARD]
+    others = [
+        str(name) for name, service in asked_for(job.services).items() if kind_of(service) != TENSORBOARD
+    ]
     if others:
         names = ", ".join(others)
         yield f"services: {names} not started; what the job itself listens on is reached on this machine"

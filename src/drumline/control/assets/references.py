@@ -63,7 +63,7 @@ class ResolvedJob(NamedTuple):
     """As ``Plan.resolved``."""
 
     kept: Mapping[str, values.Kept] = {}
-    """Of inputs and outputs in datastores that are not of this machine: as of ``values.resolve_values``."""
+    """Of inputs and outputs in datastores that are not of this machine: as of ``values.Values``."""
 
     written: Mapping[str, str] = {}
     """What an output in such a datastore is called: ``azureml://datastores/blob/paths/model``."""

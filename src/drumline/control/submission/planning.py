@@ -249,7 +249,7 @@ def _check_inputs(job: Command, folder: RunFolder, compute: Mapping[str, Any]) -
     hint = "relative paths are those of the job file's folder"
     # These are where the ranks are, and need not be here.
     mounted = [str(volume["path"]) for volume in compute.get("volumes") or ()]
-    for name, path, kind in values.resolve_values(job, folder).checks:
+    for name, path, kind in values.Values(job, folder).checks:
         what = ""
         if is_below(path, mounted):
             continue

@@ -37,36 +37,27 @@ _TYPE_NAMES = {
 }
 
 
-def check_whole_job(pipeline: Any) -> list[Problem]:
+def check_whole_job(job: Any) -> list[Problem]:
     """Check what a job gets that calls a component, and is no step."""
     problems = []
-    for name, value in pipeline.inputs.items():
-        declared = pipeline._declared.get(name)
-        path = f"inputs.{name}"
+    for name, value in job.inputs.items():
+        declared = job._declared.get(name)
         if declared is not None:
-            problems += _of_value(path, str(declared.type), value, declared)
-        elif pipeline._declared:
-            problems.append(_superfluous(path, name, pipeline._declared))
-    for name, declared in pipeline._declared.items():
-        if name not in pipeline.inputs and _is_needed(declared):
-            what = f"the {pipeline.type} job needs the input {name!r} of its component"
-            problems.append(Problem(what, path=f"inputs.{name}", hint=f"{declared.type}"))
-    return problems
-
-
-def _is_needed(declared: Any) -> bool:
-    return not declared.optional and declared.default is None
+            problems += _of_value(f"inputs.{name}", str(declared.type), value, declared)
+    missing = _list_missing(job, "", f"the {job.type} job")
+    return [*problems, *missing, *(_list_superfluous(job, "") if job._declared else ())]
 
 
 def check_step(
     pipeline: PipelineJob, step: Step, steps: Mapping[str, Step], given: Given = MappingProxyType({})
 ) -> list[Problem]:
+    place = f"jobs.{step.name}"
     return [
         *_inputs(pipeline, step, steps, given),
         *_variables(pipeline, step, given),
         *_compute(pipeline, step, given),
-        *_missing(step),
-        *_unknown(step),
+        *_list_missing(step.job, f"{place}.", place),
+        *_list_superfluous(step.job, f"{place}."),
         *_outputs(pipeline, step),
     ]
 
@@ -119,6 +110,7 @@ def resolve_inputs(pipeline: PipelineJob, step: Step, steps: Mapping[str, Step],
 
 def _inputs(pipeline: PipelineJob, step: Step, steps: Mapping[str, Step], given: Given) -> list[Problem]:
     problems = []
+    parallel = (getattr(step.job, "drumline", None) or {}).get("parallel") or {}
     for name, value in step.job.inputs.items():
         path = f"jobs.{step.name}.inputs.{name}"
         declared = step.job._declared.get(name)
@@ -126,7 +118,7 @@ def _inputs(pipeline: PipelineJob, step: Step, steps: Mapping[str, Step], given:
         bound = [_source(pipeline, steps, given, text, path) for text in texts_of(value)]
         problems += [found for found in bound if isinstance(found, Problem)]
         sources = [found for found in bound if not isinstance(found, Problem)]
-        if name == _split_input(step.job) and any(kind == "mltable" for kind, _ in sources):
+        if name == parallel.get("input") and any(kind == "mltable" for kind, _ in sources):
             what = f"jobs.{step.name}.input_data: {TABLES}"
             problems.append(Problem(what, path=f"jobs.{step.name}.input_data", hint=FOLDER))
         if len(sources) == 1 and wanted and _is_whole(value):
@@ -134,12 +126,6 @@ def _inputs(pipeline: PipelineJob, step: Step, steps: Mapping[str, Step], given:
         elif not bound and wanted and not isinstance(value, Binding):
             problems += _of_value(path, wanted, value, declared)
     return problems
-
-
-def _split_input(job: Any) -> str | None:
-    """Return the input whose files are the items of a parallel job; None for a job of another type."""
-    settings = (getattr(job, "drumline", None) or {}).get("parallel") or {}
-    return settings.get("input")
 
 
 def _variables(pipeline: PipelineJob, step: Step, given: Given) -> list[Problem]:
@@ -278,25 +264,31 @@ def _reads_as(item: Any, value: Any) -> bool:
         return False
 
 
-def _missing(step: Step) -> list[Problem]:
-    problems = []
-    for name, declared in step.job._declared.items():
-        if _is_needed(declared) and name not in step.job.inputs:
-            path = f"jobs.{step.name}.inputs.{name}"
-            what = f"jobs.{step.name} needs the input {name!r} of its component"
-            problems.append(Problem(what, path=path, hint=f"{declared.type}"))
-    return problems
-
-
-def _unknown(step: Step) -> list[Problem]:
-    component = step.job._component_name
-    declared = step.job._declared
-    if not component and not declared:
-        return []
+def _list_missing(job: Any, prefix: str, noun: str) -> list[Problem]:
+    """List the inputs that the component of a job needs and does not get. ``prefix``: of the paths of its fields."""
     return [
-        _superfluous(f"jobs.{step.name}.inputs.{name}", name, declared)
-        for name in step.job.inputs
-        if name not in declared
+        Problem(
+            f"{noun} needs the input {name!r} of its component",
+            path=f"{prefix}inputs.{name}",
+            hint=f"{declared.type}",
+        )
+        for name, declared in job._declared.items()
+        if name not in job.inputs and not declared.optional and declared.default is None
+    ]
+
+
+def _list_superfluous(job: Any, prefix: str) -> list[Problem]:
+    """List the inputs that the component of a job does not have."""
+    if not job._component_name and not job._declared:
+        return []
+    hints = {name: _suggest_name(name, job._declared) for name in job.inputs if name not in job._declared}
+    return [
+        BindingWarning(
+            f"{prefix}inputs.{name}: not used; its component has no such input ({hint})",
+            path=f"{prefix}inputs.{name}",
+            hint=hint,
+        )
+        for name, hint in hints.items()
     ]
 
 
@@ -305,11 +297,6 @@ def drop_superfluous(job: Any) -> None:
     if job._component_name or job._declared:
         for name in [name for name in job.inputs if name not in job._declared]:
             del job.inputs[name]
-
-
-def _superfluous(path: str, name: str, declared: Mapping[str, Any]) -> BindingWarning:
-    hint = _suggest_name(name, declared)
-    return BindingWarning(f"{path}: not used; its component has no such input ({hint})", path=path, hint=hint)
 
 
 def _outputs(pipeline: PipelineJob, step: Step) -> list[Problem]:

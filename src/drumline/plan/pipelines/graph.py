@@ -17,6 +17,8 @@ from drumline.spec.jobs.steps import fill_component
 from drumline.spec.parts.io import texts_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from drumline.spec.jobs.component import Lookup
     from drumline.spec.jobs.job import Job
     from drumline.spec.jobs.pipeline import PipelineJob
@@ -48,11 +50,11 @@ def build_graph(
         raise PlanError(f"jobs: {len(pipeline.jobs)} are more than {_MOST_STEPS}", path="jobs")
     problems: list[Problem] = [] if above else bindings.check_whole_job(pipeline)
     doubts = _doubts(problems)
-    problems += _names(pipeline)
+    problems += _check_names(pipeline.jobs, "jobs") + _check_names(pipeline.outputs, "outputs")
     steps = _steps(pipeline, lookup, problems)
     if len(steps) == len(pipeline.jobs):
         for step in list(steps.values()):
-            problems += _output_names(step)
+            problems += _check_names(step.job.outputs, f"jobs.{step.name}.outputs")
             found = bindings.check_step(pipeline, step, steps, given)
             steps[step.name] = step._replace(doubts=_doubts(found, step))
             problems += found
@@ -122,24 +124,16 @@ def _of_component(name: str, error: DrumlineError) -> list[Problem]:
     return [Problem(f"{path}: {one}".splitlines()[0], path=path, hint=one.hint or error.hint) for one in own]
 
 
-def _names(pipeline: PipelineJob) -> list[Problem]:
-    """Check the names, whatever else is wrong: they become those of files and jobs."""
-    problems = []
-    for group in ("jobs", "outputs"):
-        for name in getattr(pipeline, group):
-            problems += _name(name, group)
-    return problems
-
-
-def _output_names(step: Step) -> list[Problem]:
-    return [problem for name in step.job.outputs for problem in _name(name, f"jobs.{step.name}.outputs")]
-
-
-def _name(name: Any, group: str) -> list[Problem]:
-    if isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,254}", name):
-        return []
-    what = f"the name {name!r} in {group} may hold letters, digits and '_', and not begin with a digit"
-    return [Problem(what, path=f"{group}.{name}")]
+def _check_names(names: Iterable[Any], group: str) -> list[Problem]:
+    """Check names, which become those of files and jobs."""
+    return [
+        Problem(
+            f"the name {name!r} in {group} may hold letters, digits and '_', and not begin with a digit",
+            path=f"{group}.{name}",
+        )
+        for name in names
+        if not (isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,254}", name))
+    ]
 
 
 def _step(name: str, job: Job) -> Step:

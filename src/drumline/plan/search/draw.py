@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from itertools import product
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError
 from drumline.spec.parts.search import ParameterExpression
@@ -26,7 +26,7 @@ _LEAST = 1e-12
 """So far from 0 and 1 stays what becomes a normal distribution's value, which is infinite there."""
 
 
-class Numbers(Protocol):
+class Numbers:
     """
     Numbers from 0 to 1 for a trial. ``path``: of the expression, ``lr`` or, within the second value of a choice,
     ``model.1.lr``.
@@ -34,22 +34,14 @@ class Numbers(Protocol):
 
     def index(self, path: str, count: int) -> int:
         """Return which of ``count`` values of a choice to take."""
-
-    def fraction(self, path: str) -> float:
-        """Return a number from 0 to 1."""
-
-
-class Fractions:
-    """A fraction is all that is needed; the root of what has nothing better for a choice."""
-
-    def index(self, path: str, count: int) -> int:
         return min(int(self.fraction(path) * count), count - 1)
 
     def fraction(self, path: str) -> float:
+        """Return a number from 0 to 1."""
         raise NotImplementedError
 
 
-class Constant(Fractions):
+class Constant(Numbers):
     """The same one for all."""
 
     def __init__(self, fraction: float) -> None:
@@ -87,8 +79,9 @@ def by_path(space: Space, prefix: str = "") -> dict[str, ParameterExpression]:
     for name, expression in space.items():
         path = prefix + name
         found[path] = expression
-        for index, inner in _inner_spaces(expression):
-            found |= by_path(inner, f"{path}.{index}.")
+        for index, value in enumerate(getattr(expression, "values", None) or ()):
+            if isinstance(value, dict):
+                found |= by_path(_inner(value), f"{path}.{index}.")
     return found
 
 
@@ -116,12 +109,6 @@ def _every(expression: ParameterExpression, path: str) -> Iterator[Any]:
 
 def _inner(value: dict[str, Any]) -> dict[str, ParameterExpression]:
     return {name: item for name, item in value.items() if isinstance(item, ParameterExpression)}
-
-
-def _inner_spaces(expression: ParameterExpression) -> Iterator[tuple[int, dict[str, ParameterExpression]]]:
-    for index, value in enumerate(getattr(expression, "values", None) or ()):
-        if isinstance(value, dict):
-            yield index, _inner(value)
 
 
 def _draw(expression: Any, path: str, numbers: Numbers, base: float) -> Any:

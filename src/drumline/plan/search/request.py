@@ -257,7 +257,12 @@ def trial_job(
         experiment_name=sweep.experiment_name,
         tags={**sweep.tags, "hyperparameters": json.dumps(params, ensure_ascii=False)},
         properties=dict(sweep.properties),
-        command=_fill_command(str(program.command or ""), params),
+        command=placeholders.expand_group(
+            str(program.command or ""),
+            "search_space",
+            {f"search_space.{name}": text for name, text in _texts(params).items()},
+            where="trial.command",
+        ),
         code=program.code,
         environment=deepcopy(program.environment),
         environment_variables={**_variables(sweep, params), **program.environment_variables},
@@ -289,12 +294,6 @@ def _place(job: Command, sweep: SweepJob, program: ParameterizedCommand) -> None
         job._includes = [resolve(program, path) for path in program.additional_includes]
 
 
-def _fill_command(command: str, params: Mapping[str, Any]) -> str:
-    """Fill in values as they are, as those of literal inputs; a mapping as JSON, and its content by its dotted name."""
-    values = {f"search_space.{name}": text for name, text in _texts(params).items()}
-    return placeholders.expand_group(command, "search_space", values, where="trial.command")
-
-
 def describe_refusal(value: Any) -> str:
     """
     Explain why that cannot be a value of a hyperparameter; empty when it can. What is drawn anew for each trial can.
@@ -313,6 +312,7 @@ def describe_refusal(value: Any) -> str:
 
 
 def _texts(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return values as they are, as those of literal inputs; a mapping as JSON, and its content by its dotted name."""
     found: dict[str, str] = {}
     for name, value in params.items():
         if isinstance(value, dict):

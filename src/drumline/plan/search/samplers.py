@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import random
 import zlib
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import extras
 from drumline.contract.errors import PlanError
 from drumline.contract.record import NamedTuple
 from drumline.plan.search import draw
@@ -38,23 +38,16 @@ def next_params(search: Search, tried: Sequence[Tried]) -> dict[str, Any] | None
     """
     Return those of trial number ``len(tried)``, untried before; None when the space has no more.
 
-    Raises PlanError for a space that the algorithm cannot search, or where a package is missing.
+    Raises PlanError for a space that the algorithm cannot search.
     """
     if search.algorithm == "grid":
-        return _next_of_grid(search, tried)
+        return next(islice(draw.combinations(search.space), len(tried), None), None)
     seen = {_key(one.params) for one in tried}
     for attempt in range(_MISSES):
         params = _draw_params(search, tried, attempt)
         if _key(params) not in seen:
             return params
     return _left_over(search, seen)
-
-
-def _next_of_grid(search: Search, tried: Sequence[Tried]) -> dict[str, Any] | None:
-    for number, params in enumerate(draw.combinations(search.space)):
-        if number == len(tried):
-            return params
-    return None
 
 
 def _left_over(search: Search, seen: set[str]) -> dict[str, Any] | None:
@@ -80,7 +73,7 @@ def _draw_params(search: Search, tried: Sequence[Tried], attempt: int) -> dict[s
     return draw.draw(search.space, numbers, search.base)
 
 
-class _Random(draw.Fractions):
+class _Random(draw.Numbers):
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)  # noqa: S311 - nothing is secret about it
 
@@ -88,7 +81,7 @@ class _Random(draw.Fractions):
         return self._random.random()
 
 
-class _Sobol(draw.Fractions):
+class _Sobol(draw.Numbers):
     """
     The point of that number of a scrambled Sobol sequence, with a dimension for each expression.
 
@@ -96,7 +89,8 @@ class _Sobol(draw.Fractions):
     """
 
     def __init__(self, search: Search, number: int) -> None:
-        qmc = _scipy()
+        from scipy.stats import qmc  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
         paths = list(draw.by_path(search.space))
         if len(paths) > qmc.Sobol.MAXDIM:
             what = f"search_space: a Sobol sequence has {qmc.Sobol.MAXDIM} dimensions at most"
@@ -110,22 +104,6 @@ class _Sobol(draw.Fractions):
         return self._point[path]
 
 
-def _scipy() -> Any:
-    try:
-        from scipy.stats import qmc  # type: ignore[import-not-found, import-untyped, unused-ignore]
-    except ImportError as error:
-        raise _missing("rule: sobol", "SciPy", "sampling_algorithm.rule") from error
-    return qmc
-
-
-def _missing(what: str, package: str, path: str) -> PlanError:
-    return PlanError(
-        f"sampling_algorithm: {what} needs {package}, which is not installed",
-        extras.install_line("sweep"),
-        path=path,
-    )
-
-
 def _number_of(seed: str) -> int:
     return zlib.crc32(seed.encode())
 
@@ -136,11 +114,9 @@ def _by_optuna(search: Search, tried: Sequence[Tried]) -> draw.Numbers:
 
     Source: https://optuna.readthedocs.io/en/stable/tutorial/20_recipes/009_ask_and_tell.html
     """
-    try:
-        import optuna  # type: ignore[import-not-found, unused-ignore]
-    except ImportError as error:
-        raise _missing("bayesian", "Optuna", "sampling_algorithm") from error
     import warnings
+
+    import optuna  # type: ignore[import-not-found, unused-ignore]
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
@@ -178,7 +154,7 @@ def _distribution(optuna: Any, expression: Any) -> Any:
     return optuna.distributions.FloatDistribution(0.0, 1.0)
 
 
-class _SuggestedNumbers:
+class _SuggestedNumbers(draw.Numbers):
     """The numbers that Optuna suggests."""
 
     def __init__(self, trial: Any) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 
 from drumline.contract.errors import PlanError
+from drumline.contract.extras import install_line
 from drumline.entities import Input, Output
 from drumline.plan.search.request import request_of, trial_job
 from drumline.spec.jobs.command import command
@@ -127,6 +129,15 @@ def test_spaces_that_hold_nothing_are_refused(space, what):
 )
 def test_numbers_that_cannot_be_are_refused(change, path):
     assert problems(**change) == [path]
+
+
+@pytest.mark.parametrize("algorithm", ["bayesian", RandomSamplingAlgorithm(rule="sobol")])
+def test_an_algorithm_without_its_package_says_what_to_install(algorithm, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(PlanError, match="not installed") as raised:
+        request_of(sweep(sampling_algorithm=algorithm))
+    assert raised.value.hint == install_line("sweep")
 
 
 def test_every_mistake_is_told_at_once():

@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumline.contract.errors import PlanError
-from drumline.contract.extras import install_line
 from drumline.plan.search import samplers
 from drumline.plan.search.request import Search
 from drumline.plan.search.samplers import Tried, next_params
@@ -81,15 +79,6 @@ def test_sobol_fills_the_space_more_evenly_than_chance():
     asked = search(rule="sobol", space={"x": Uniform(0, 1)})
     eighths = [int(one["x"] * 8) for one in params_of(tried(asked, 8))]
     assert sorted(eighths) == list(range(8))
-
-
-def test_sobol_and_bayesian_say_what_to_install(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "optuna", None)
-    monkeypatch.setitem(__import__("sys").modules, "scipy.stats", None)
-    for asked in (search("bayesian"), search(rule="sobol")):
-        with pytest.raises(PlanError, match="not installed") as raised:
-            next_params(asked, [])
-        assert raised.value.hint == install_line("sweep")
 
 
 class TestBayesian:

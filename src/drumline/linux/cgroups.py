@@ -13,8 +13,7 @@ import os
 import re
 import signal
 import time
-
-from drumline.linux import group_fork
+from typing import Optional
 
 # Small files and folders that the kernel makes (/proc, /sys). What is not there is empty, and raises nothing.
 
@@ -55,14 +54,9 @@ def choose_group_path(name: str) -> str:
     """
     if os.environ.get("DRUMLINE_CGROUP") == "0":
         return ""
-    try:
-        with open("/proc/self/cgroup") as file:
-            own = next(line.rstrip("\n")[3:] for line in file if line.startswith("0::"))
-        with open("/proc/self/mountinfo") as file:
-            mounts = [line.split() for line in file if " - cgroup2 " in line]
-    except (OSError, StopIteration):
-        return ""
-    for fields in mounts:
+    own = next((line[3:] for line in _read_groups("self") if line.startswith("0::")), "")
+    mounts = [line for line in read_text("/proc/self/mountinfo").splitlines() if " - cgroup2 " in line]
+    for fields in map(str.split, mounts if own else ()):
         root, mount = fields[3], fields[4]
         below = own if root == "/" else own[len(root) :] if own.startswith(root) else ""
         parent = os.path.normpath(mount + below)
@@ -77,7 +71,7 @@ def fork_in_group(path: str) -> int:
     if path:
         try:
             os.mkdir(path, 0o700)
-            pid = group_fork.clone_into_group(path) if is_group(path) else None
+            pid = clone_into_group(path) if is_group(path) else None
             if pid is not None:
                 return pid
             os.rmdir(path)
@@ -94,7 +88,7 @@ def join_group(path: str) -> bool:
     if not path:
         return False
     try:
-        if any(line.rstrip("\n").endswith("/" + os.path.basename(path)) for line in _read_groups("self")):
+        if any(line.endswith("/" + os.path.basename(path)) for line in _read_groups("self")):
             return True
         os.mkdir(path, 0o700)
         if is_group(path) and _write_file(path, "cgroup.procs", "0"):
@@ -119,11 +113,7 @@ def move_to_own_group(pid: int) -> bool:
 
 
 def _read_groups(pid: int | str) -> list[str]:
-    try:
-        with open(f"/proc/{pid}/cgroup") as file:
-            return sorted(file)
-    except OSError:
-        return []
+    return sorted(read_text(f"/proc/{pid}/cgroup").splitlines())
 
 
 def leave_group(path: str) -> None:
@@ -195,11 +185,7 @@ def _remove_group(path: str) -> None:
 def _list_processes(path: str) -> list[str]:
     found: list[str] = []
     for parent, _, _ in os.walk(path):
-        try:
-            with open(os.path.join(parent, "cgroup.procs")) as file:
-                found += file.read().split()
-        except OSError:
-            continue
+        found += read_text(os.path.join(parent, "cgroup.procs")).split()
     return found
 
 
@@ -210,3 +196,74 @@ def _write_file(path: str, name: str, text: str) -> bool:
     except OSError:
         return False
     return True
+
+
+# A fork that begins its life in a control group: to move a process into a group, the kernel waits until no processor is
+# busy with what it had before, ten milliseconds. Python has no name for that, so this is what ``os.fork`` does, with
+# clone3(2) in the place of fork(2).
+
+
+_SYS_CLONE3 = 435
+"""On every architecture. Source: the kernel's scripts/syscall.tbl."""
+
+_CLONE_CHILD_CLEARTID = 0x00200000
+_CLONE_CHILD_SETTID = 0x01000000
+_CLONE_INTO_CGROUP = 0x200000000
+_PR_GET_TID_ADDRESS = 40
+
+_OLDEST_GLIBC = (2, 25)
+"""Before that, glibc kept a copy of the process's number, which its own fork alone sets anew."""
+
+
+def _read_libc_version() -> str:
+    """Return ``glibc 2.36``, say; empty for another library, such as musl, which keeps no number at that address."""
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (ValueError, OSError):
+        return ""
+
+
+def _is_supported_libc(library: str) -> bool:
+    name, _, version = library.partition(" ")
+    numbers = [int(part) for part in version.split(".") if part.isdecimal()]
+    return name == "glibc" and tuple(numbers[:2]) >= _OLDEST_GLIBC
+
+
+def clone_into_group(folder: str) -> Optional[int]:
+    """
+    Fork into a control group and return as ``os.fork`` does: 0 in the child.
+
+    None where this machine cannot, and nothing was forked: Linux 5.7 and glibc are needed, and a container may forbid
+    it. None too where there are other threads: only the C library's own fork mends the locks that they hold.
+    """
+    try:
+        if len(os.listdir("/proc/self/task")) != 1 or not _is_supported_libc(_read_libc_version()):
+            return None
+        import ctypes
+
+        group = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (ImportError, OSError):
+        return None
+    try:
+        python = ctypes.pythonapi
+        own_number = ctypes.c_void_p()
+        # Where the C library keeps the number of this thread, for the kernel to put the child's there.
+        if python.prctl(_PR_GET_TID_ADDRESS, ctypes.byref(own_number), 0, 0, 0) != 0 or not own_number.value:
+            return None
+        # struct clone_args: flags, pidfd, child_tid, parent_tid, exit_signal, stack, stack_size, tls, set_tid,
+        # set_tid_size, cgroup.
+        flags = _CLONE_CHILD_CLEARTID | _CLONE_CHILD_SETTID | _CLONE_INTO_CGROUP
+        words = (flags, 0, own_number.value, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, group)
+        arguments = (ctypes.c_uint64 * len(words))(*words)
+        python.syscall.restype = ctypes.c_long
+        python.PyOS_BeforeFork()
+        pid = int(python.syscall(ctypes.c_long(_SYS_CLONE3), arguments, ctypes.c_size_t(8 * len(words))))
+        if pid == 0:
+            python.PyOS_AfterFork_Child()
+        else:
+            python.PyOS_AfterFork_Parent()
+    except AttributeError:  # another C library, or another Python
+        return None
+    finally:
+        os.close(group)
+    return pid if pid >= 0 else None

@@ -40,12 +40,9 @@ _SHELLS = ("bash", "dash", "sh", "zsh", "ksh", "ksh93", "mksh", "ash", "csh", "t
 
 def list_descendants(pid: int) -> list[int]:
     """Return every live or unreaped process below ``pid``, parents before children."""
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        below = list_children(waiting.pop())
-        found += below
-        waiting += below
+    found = list_children(pid)
+    for child in found:  # It grows meanwhile.
+        found += list_children(child)
     return found
 
 

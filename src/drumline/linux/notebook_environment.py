@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Optional
+
+from drumline.linux import process_usage
 
 _INLINE = ("module://matplotlib_inline.backend_inline", "module://ipykernel.pylab.backend_inline")
 _KERNELS_OWN = {
@@ -33,6 +34,7 @@ _PARENT = "JPY_PARENT_PID"
 """Of every kernel and what it starts: the process that has started the kernel."""
 
 _MOST_ANCESTORS = 100
+_MAX_BYTES = 1 << 20
 
 
 def restore_environment() -> dict[str, str]:
@@ -45,7 +47,10 @@ def restore_environment() -> dict[str, str]:
     now = dict(os.environ)
     if "ipykernel" not in sys.modules and _PARENT not in now:
         return now
-    before = _read_first_environment(_find_kernel())
+    # What the kernel was started with.
+    entries = process_usage.read_bytes(f"/proc/{_find_kernel()}/environ", _MAX_BYTES).split(b"\0")
+    pairs = (entry.partition(b"=") for entry in entries if b"=" in entry)
+    before = {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
     for name, values in _KERNELS_OWN.items():
         if now.get(name) in values:
             if name in before:
@@ -55,37 +60,16 @@ def restore_environment() -> dict[str, str]:
     return {name: value for name, value in now.items() if not name.startswith(_KERNELS_ALONE)}
 
 
-def _find_kernel() -> Optional[int]:
-    """Return the kernel that this process is or descends from; None if it is gone."""
+def _find_kernel() -> int:
+    """Return the kernel that this process is or descends from; 0 if it is gone."""
     if "ipykernel" in sys.modules:
         return os.getpid()
     pid = os.getpid()
     for _ in range(_MOST_ANCESTORS):
-        parent = _read_parent(pid)
-        if parent is None or str(parent) == os.environ.get(_PARENT):
-            return None if parent is None else pid
-        pid = parent
-    return None
-
-
-def _read_parent(pid: int) -> Optional[int]:
-    """Return the parent of a process; None where there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name of the program before it may hold anything.
-            return int(file.read().rpartition(b")")[2].split()[1]) or None
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _read_first_environment(pid: Optional[int]) -> dict[str, str]:
-    """Return the environment that a process was started with; empty if it cannot be read."""
-    if pid is None:
-        return {}
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            entries = file.read().split(b"\0")
-    except OSError:
-        return {}
-    pairs = (entry.partition(b"=") for entry in entries if b"=" in entry)
-    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+        stat = process_usage.read_stat(pid)
+        if stat is None or not stat.parent:
+            return 0
+        if str(stat.parent) == os.environ.get(_PARENT):
+            return pid
+        pid = stat.parent
+    return 0

@@ -156,14 +156,19 @@ def run_beside(command: BesideCommand, label: str, agent: int) -> int:
         finally:
             os._exit(code)
     os.close(reader)
-    status = os.waitpid(guard, 0)[1]
+    code = _wait_for(guard)
     os.close(writer)
     _end_all(command.token)
     restore_terminal()
     kernel.adopt_orphans(wanted=False)
     for number, handler in before.items():
         signal.signal(number, handler)
-    code = os.waitstatus_to_exitcode(status)
+    return code
+
+
+def _wait_for(pid: int) -> int:
+    """Return the exit code of a child as shells have it. Blocks."""
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return code if code >= 0 else 128 - code
 
 
@@ -179,9 +184,9 @@ def _guard(command: BesideCommand, label: str, agent: int, parent: int) -> int:
         poller.register(descriptor, select.POLLIN)
     ready = [descriptor for descriptor, _ in poller.poll()]
     if program in ready:
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        code = _wait_for(pid)
         _end_all(command.token)
-        return code if code >= 0 else 128 - code
+        return code
     _end_all(command.token)
     if agent in ready:
         os.write(2, f"\r\nthe job of rank {label} has ended, and with it this command\r\n".encode())

@@ -8,7 +8,7 @@ import uuid
 import pytest
 from waiting import wait_until
 
-from drumline.linux import cgroups, group_fork
+from drumline.linux import cgroups
 
 
 @pytest.fixture
@@ -94,11 +94,11 @@ def test_who_is_not_the_last_leaves_it_to_others(place):
 
 FORKS = """
 import os, sys, threading
-from drumline.linux import cgroups, group_fork
+from drumline.linux import cgroups
 place = sys.argv[1]
 asked = []
-clone = group_fork.clone_into_group
-group_fork.clone_into_group = lambda path: asked.append(clone(path)) or asked[-1]
+clone = cgroups.clone_into_group
+cgroups.clone_into_group = lambda path: asked.append(clone(path)) or asked[-1]
 pid = cgroups.fork_in_group(place)
 if pid == 0:
     threading.Thread(target=print, args=("thread",), kwargs={"flush": True}).start()
@@ -144,4 +144,4 @@ def test_a_fork_that_cannot_begin_in_a_group_is_one_all_the_same(tmp_path):
     [("glibc 2.36", True), ("glibc 2.25", True), ("glibc 2.17", False), ("glibc 3.0", True), ("", False)],
 )
 def test_only_of_a_c_library_that_is_known_a_fork_is_made_without_it(library, known):
-    assert group_fork._is_supported_libc(library) is known
+    assert cgroups._is_supported_libc(library) is known

@@ -402,7 +402,10 @@ def put_into(torch: Any, path: str, find_own: Callable[[str, str], dict[str, Any
     register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
     if register is None:  # older than 2.0
         return
-    is_compiling = _find_is_compiling(torch)
+    # PyTorch's compiler reads the program: it must not read what is here.
+    asks = [getattr(torch, "compiler", None), *map(sys.modules.get, ("torch._dynamo", "torch._utils"))]
+    found: Any = next(filter(callable, [getattr(module, "is_compiling", None) for module in asks]), None)
+    is_compiling: Callable[[], bool] = found or (lambda: False)
 
     def after_step(optimizer: Any, *_: Any) -> None:
         if not steps.is_on or is_compiling():
@@ -441,14 +444,6 @@ def _is_part_of_step(optimizer: Any, frame: Any, *, is_first: bool) -> bool:
             return True
         frame, depth = frame.f_back, depth + 1
     return False
-
-
-def _find_is_compiling(torch: Any) -> Callable[[], bool]:
-    """Return PyTorch's function for whether its compiler reads the program: it must not read what is here."""
-    found = getattr(getattr(torch, "compiler", None), "is_compiling", None)
-    for module in ("torch._dynamo", "torch._utils"):  # of older ones
-        found = found or getattr(sys.modules.get(module), "is_compiling", None)
-    return found if callable(found) else lambda: False
 
 
 def _time_input(steps: Steps, is_compiling: Callable[[], bool], counts: Any) -> None:

@@ -267,12 +267,9 @@ def _children(pid: int) -> list[int]:
 
 
 def _below(pid: int) -> list[int]:
-    found: list[int] = []
-    waiting = [pid]
-    while waiting:
-        below = _children(waiting.pop())
-        found += below
-        waiting += below
+    found = _children(pid)
+    for child in found:  # It grows meanwhile.
+        found += _children(child)
     return found
 
 

@@ -54,7 +54,6 @@ _SHORT_WAITS = "DRUMLINE_AUTOTUNING"
 
 _MOST_TEXT = 400
 _MOST_ERRORS_BYTES = 1 << 20
-_MOST_TRACEBACK_LINES = 300
 _ANSWER_S = 10.0
 
 
@@ -249,24 +248,16 @@ def find_exception(lines: list[str]) -> str:
     """
     import re
 
-    begin = re.compile(r"(?:(\S+): )?(?:\[rank(\d+)\]: ?)?Traceback \(most recent call last\):$")
-    for place, line in enumerate(lines):
-        found = begin.match(line)
-        if not found:
-            continue
-        host, rank = found.groups()
-        # Lines of other ranks and nodes may stand between those of a traceback.
-        label = line[: line.index("Traceback")]
-        for later in lines[place + 1 : place + _MOST_TRACEBACK_LINES]:
-            text = later[len(label) :]
-            if (
-                later.startswith(label)
-                and text[:1] not in ("", " ")
-                and re.match(r"[A-Za-z_][\w.]*(:|$)", text)
-            ):
-                who = " on ".join(one for one in (f"rank {rank}" if rank else "", host or "") if one)
-                return text.strip() + (f" ({who})" if who else "")
-    return ""
+    label, text = r"^(?:(\S+): )?(?:\[rank(\d+)\]: ?)?", "\n".join(lines)
+    begin = re.search(label + r"(?=Traceback \(most recent call last\):$)", text, re.MULTILINE)
+    if not begin:
+        return ""
+    # Lines of other ranks and nodes may stand between those of a traceback.
+    last = re.compile(rf"^{re.escape(begin[0])}([A-Za-z_][\w.]*(?::.*)?)$", re.MULTILINE)
+    raised = last.search(text, begin.end() + len("Traceback (most recent call last):"))
+    host, rank = begin.groups()
+    who = " on ".join(name for name in (f"rank {rank}" if rank else "", host or "") if name)
+    return raised[1].strip() + (f" ({who})" if who else "") if raised else ""
 
 
 def _find_number(folder: str) -> str:

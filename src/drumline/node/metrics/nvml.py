@@ -148,7 +148,7 @@ class Gpus:
         for index in range(count or 0):
             device = self._ctypes.c_void_p()
             if self._succeeds(
-                "nvmlDeviceGetHandleByIndex_v2", self._ctypes.c_uint(index), self._by_reference(device)
+                "nvmlDeviceGetHandleByIndex_v2", self._ctypes.c_uint(index), self._ctypes.byref(device)
             ):
                 parts = list(self._parts(device))
                 found.append(self._device(str(index), device, is_whole=not parts))
@@ -178,7 +178,7 @@ class Gpus:
     def _parts(self, device: Any) -> Iterator[tuple[int, Any]]:
         """Yield the parts of a GPU that is divided, with their numbers."""
         current, pending = self._ctypes.c_uint(), self._ctypes.c_uint()
-        references = (self._by_reference(current), self._by_reference(pending))
+        references = (self._ctypes.byref(current), self._ctypes.byref(pending))
         if not self._succeeds("nvmlDeviceGetMigMode", device, *references) or current.value != _MIG_ENABLED:
             return
         for number in range(self._number("nvmlDeviceGetMaxMigDeviceCount", device) or 0):
@@ -187,7 +187,7 @@ class Gpus:
                 "nvmlDeviceGetMigDeviceHandleByIndex",
                 device,
                 self._ctypes.c_uint(number),
-                self._by_reference(part),
+                self._ctypes.byref(part),
             ):
                 yield number, part
 
@@ -197,7 +197,7 @@ class Gpus:
         for version in ("_v3", "_v2"):
             name = f"nvmlDeviceGetComputeRunningProcesses{version}"
             if self._function(name) is not None:
-                if not self._succeeds(name, device, self._by_reference(count), infos):
+                if not self._succeeds(name, device, self._ctypes.byref(count), infos):
                     return []
                 return [
                     [int(info.pid), 0 if info.used == _NOT_AVAILABLE else int(info.used)]
@@ -207,10 +207,7 @@ class Gpus:
 
     def _number(self, name: str, *arguments: Any) -> Optional[int]:
         value = self._ctypes.c_uint()
-        return int(value.value) if self._succeeds(name, *arguments, self._by_reference(value)) else None
-
-    def _by_reference(self, value: Any) -> Any:
-        return self._ctypes.byref(value)
+        return int(value.value) if self._succeeds(name, *arguments, self._ctypes.byref(value)) else None
 
     def _succeeds(self, name: str, *arguments: Any) -> bool:
         function = self._function(name)

@@ -49,15 +49,14 @@ def serve(peer: socket.socket, node: int, address: str) -> None:
     with peer, peer.makefile("rb") as requests:
         for line in requests:
             request = json.loads(line)
-            answer = _gather_facts(request, links) if request["part"] == "facts" else _connect(request, links)
+            if request["part"] == "facts":
+                answer = gather(GATHERERS, request["settings"], request["deadline_s"])
+                # Late, so that it is as old as its message when that is read.
+                answer |= {"clock": {"time": time.time()}, "links": {"port": links.port}}
+            else:
+                answer = _connect(request, links)
             peer.sendall(json.dumps({"part": request["part"], "facts": answer}).encode() + b"\n")
     links.close()
-
-
-def _gather_facts(request: Mapping[str, Any], links: Links) -> dict[str, Any]:
-    facts = gather(GATHERERS, request["settings"], request["deadline_s"])
-    # Late, so that it is as old as its message when that is read.
-    return {**facts, "clock": {"time": time.time()}, "links": {"port": links.port}}
 
 
 def _connect(request: Mapping[str, Any], links: Links) -> dict[str, Any]:

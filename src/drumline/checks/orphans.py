@@ -41,7 +41,7 @@ def list_orphans(home: str = "") -> list[dict[str, Any]]:
     for name in os.listdir("/proc"):
         if name.isdigit() and int(name) != os.getpid():
             folder = _read_marker(int(name))
-            if folder and folder.startswith(start) and not (_has_keeper(int(name)) or _is_supervised(folder)):
+            if folder and folder.startswith(start) and not _is_looked_after(int(name), RunFolder(folder)):
                 found.append({"pid": int(name), "job": os.path.basename(folder), "folder": folder})
     return found
 
@@ -56,18 +56,13 @@ def _read_marker(pid: int) -> str:
     return next((os.fsdecode(one[len(start) :]) for one in variables if one.startswith(start)), "")
 
 
-def _is_supervised(folder: str) -> bool:
-    run = RunFolder(folder)
-    return identity.is_alive(run.read_json(run.supervisor) or {})
-
-
-def _has_keeper(pid: int) -> bool:
-    """Return whether a process of Drumline is above it, which will end it."""
+def _is_looked_after(pid: int, run: RunFolder) -> bool:
+    """Return whether a process of Drumline is above it, which will end it, or its job has a supervisor."""
     while pid > 1:
         name, pid = _read_parent(pid)
         if name.startswith("drumline"):
             return True
-    return False
+    return identity.is_alive(run.read_json(run.supervisor) or {})
 
 
 def _read_parent(pid: int) -> tuple[str, int]:

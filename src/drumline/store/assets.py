@@ -281,20 +281,16 @@ def _link_new(path: str, text: str) -> None:
         except OSError as error:
             if error.errno not in _NO_LINKS:
                 raise
-            _write_new(path, text)
+            # Others may see it while it is being written.
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(text)
     finally:
         os.unlink(partial)
 
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 """Of a file system without hard links, as of some network shares."""
-
-
-def _write_new(path: str, text: str) -> None:
-    """Create a file that others may see while it is being written. Raises FileExistsError if it exists."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
 
 
 def _text(created_at: str, values: dict[str, Any]) -> str:

@@ -101,18 +101,6 @@ def _is_private(folder: str) -> bool:
     return stat.S_ISDIR(known.st_mode) and known.st_uid == os.getuid() and not known.st_mode & 0o077
 
 
-def _take_folder(folder: str) -> None:
-    """
-    Create the folder for this user alone, or check that it is.
-
-    Raises UnusableIndexError if another user created one of that name first, where everybody may write.
-    """
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(folder, 0o700)
-    if not _is_private(folder):
-        raise UnusableIndexError(f"{folder} is not a folder for you alone", "delete it, or ask its owner to")
-
-
 class Index:
     """An index in ``home``, or on this machine if that is on a network file system; jobs suffice to make it again."""
 
@@ -252,12 +240,19 @@ class Index:
     def _transaction(self, *, deletes: bool = False) -> Iterator[sqlite3.Connection]:
         try:
             if self._ours:
-                _take_folder(self._ours)
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(self._ours, 0o700)
+                # Where everybody may write, another user may have created one of that name first.
+                if not _is_private(self._ours):
+                    what = f"{self._ours} is not a folder for you alone"
+                    raise UnusableIndexError(what, "delete it, or ask its owner to")
             private_folder(self._folder)
             database = self._begin_or_repair()
         except sqlite3.Error as error:
-            said = f"the index {self._path} cannot be opened: {error}"
-            raise UnusableIndexError(said, _choose_hint(error)) from error
+            hint = "delete it; it is rebuilt from the jobs"
+            if _kind_of(error) == sqlite3.SQLITE_BUSY:
+                hint = "another command is writing to it; run this one again in a moment"
+            raise UnusableIndexError(f"the index {self._path} cannot be opened: {error}", hint) from error
         except OSError as error:
             what = f"the index {self._path} cannot be opened: {describe_os_error(error)}"
             raise UnusableIndexError(what) from error
@@ -265,7 +260,9 @@ class Index:
             yield database
             database.execute("COMMIT")
             if deletes and database.total_changes:
-                _empty_log(database)
+                # Deleted rows are as they were in the write-ahead log, until it is emptied.
+                database.execute(f"PRAGMA busy_timeout = {_LOG_LIMIT_MS}")
+                database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as error:
             if _is_damaged(error):
                 self._drop_damaged()
@@ -282,7 +279,8 @@ class Index:
         except sqlite3.Error as error:
             if _is_damaged(error):
                 self._drop_damaged()
-            elif not _is_deleted(error):
+            elif _kind_of(error) != sqlite3.SQLITE_IOERR:
+                # Else it may have been deleted, since it was damaged, between its opening and its use.
                 raise
         return self._begin()
 
@@ -375,19 +373,6 @@ def _heed_marks(database: sqlite3.Connection, marks: str, there: set[str]) -> No
                     database.execute("INSERT OR REPLACE INTO marks VALUES (?, ?)", (name, stamp))
 
 
-def _empty_log(database: sqlite3.Connection) -> None:
-    """Write deleted rows over in the file, and empty the write-ahead log, which holds them as they were."""
-    database.execute(f"PRAGMA busy_timeout = {_LOG_LIMIT_MS}")
-    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-
-def _choose_hint(error: sqlite3.Error) -> str:
-    """Choose what to do about an index that cannot be opened."""
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:
-        return "another command is writing to it; run this one again in a moment"
-    return "delete it; it is rebuilt from the jobs"
-
-
 def _delete_files(path: str) -> None:
     for ending in _FILES:
         with contextlib.suppress(FileNotFoundError):
@@ -430,14 +415,13 @@ def _is_current(database: sqlite3.Connection) -> bool:
     return bool(database.execute("PRAGMA user_version").fetchone()[0] == _VERSION)
 
 
-def _is_deleted(error: sqlite3.Error) -> bool:
-    """Return whether the index may have been deleted, since it was damaged, between its opening and its use."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_IOERR
+def _kind_of(error: sqlite3.Error) -> int:
+    # The low byte is the kind of error. One of the module sqlite3 itself has no code.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def _is_damaged(error: sqlite3.Error) -> bool:
-    # The low byte is the kind of error. One of this module itself has no code.
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGE or "no such table" in str(error)
+    return _kind_of(error) in _DAMAGE or "no such table" in str(error)
 
 
 def _list_stamps(folder: str) -> Iterator[tuple[str, str]]:

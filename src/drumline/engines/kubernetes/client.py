@@ -80,7 +80,6 @@ def ask_patiently(ask: Callable[[], T]) -> T:
 @contextlib.contextmanager
 def translate(server: str) -> Iterator[None]:
     """Turn what goes wrong into EngineError."""
-    import httpx2
     from lightkube.core.exceptions import ConfigError
 
     try:
@@ -130,13 +129,15 @@ def _say_odd(server: str, error: Exception) -> ApiSilentError:
 def _explain_answer(server: str, error: Any) -> EngineError:
     """Return what an answer means that is no success; ``error``: an HTTPStatusError."""
     status = int(error.response.status_code)
-    said = shorten(_find_message(error)) or f"{status} {error.response.reason_phrase}"
+    message = getattr(getattr(error, "status", None), "message", None)
+    said = shorten(message or "") or f"{status} {error.response.reason_phrase}"
     if status == 404:
         # A proxy on the way that has lost the server says the same of all that there is.
         is_gone = _read_reason(error) == "NotFound"
         return GoneError(said, status=status) if is_gone else _say_odd(server, ValueError(said))
     if status in _BUSY:
-        again_s = _read_wait(error.response.headers.get("Retry-After"))
+        wait = error.response.headers.get("Retry-After") or ""
+        again_s = float(wait) if wait.isascii() and wait.isdecimal() else None
         return ApiSilentError(f"Kubernetes at {server} is busy: {said}", again_s=again_s)
     if status < 400:
         return _say_odd(server, ValueError(said))
@@ -150,12 +151,6 @@ def _explain_answer(server: str, error: Any) -> EngineError:
     return ApiRefusedError(f"Kubernetes refused it: {said}", hint, status=status)
 
 
-def _find_message(error: Any) -> str:
-    """Return the sentence of the server; empty where it sent none."""
-    status = getattr(error, "status", None)
-    return str(getattr(status, "message", None) or "")
-
-
 def _read_reason(error: Any) -> str:
     """Return the word of an API server for why it said no; empty: the answer is no word of one."""
     try:
@@ -164,11 +159,6 @@ def _read_reason(error: Any) -> str:
         return ""
     is_status = isinstance(answer, dict) and answer.get("kind") == "Status"
     return str(answer.get("reason") or "") if is_status else ""
-
-
-def _read_wait(text: str | None) -> float | None:
-    """Return the seconds of a header Retry-After; None where there is none that can be read."""
-    return float(text) if text and text.isascii() and text.isdecimal() else None
 
 
 # The kubeconfig of a compute: which file, which context, and which credentials.
@@ -388,7 +378,7 @@ class Api:
         """Create an object; return it as the server has it."""
         group = str(thing["apiVersion"]).rpartition("/")[0]
         kind = self._kind(f"PodGroup.{group}" if thing["kind"] == "PodGroup" else str(thing["kind"]))
-        return self._ask(lambda: dict(self._client.create(kind(_plain(thing)))))
+        return self._ask(lambda: dict(self._client.create(kind(dict(thing)))))
 
     def get(self, kind: str, name: str) -> dict[str, Any] | None:
         """Return an object; None where there is none."""
@@ -426,8 +416,6 @@ class Api:
         Yield the lines that a pod has printed, and those that it prints until it ends. ``since_s``: those of so many
         seconds alone. Raises LogQuietError where none comes for a while.
         """
-        import httpx2
-
         assert "get" in self._rights["PodLog"].verbs
         path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log"
         asked = {"follow": "true", **({"sinceSeconds": str(since_s)} if since_s else {})}
@@ -487,7 +475,6 @@ def open_api(compute: Mapping[str, Any], rights: Mapping[str, access.Right] | No
 
 def _make_transport(place: Any) -> Any:
     """Return lightkube's own transport to the server of a context, but with as many connections as are asked for."""
-    import httpx2
     from lightkube.config.client_adapter import verify_cluster
 
     return httpx2.HTTPTransport(
@@ -496,7 +483,3 @@ def _make_transport(place: Any) -> Any:
         # Each log that is followed holds one.
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=_MOST_IDLE),
     )
-
-
-def _plain(thing: Mapping[str, Any]) -> dict[str, Any]:
-    return dict(thing)

@@ -207,7 +207,9 @@ class Courier:
         heard = [pod for pod in found if pod is supervisor or pods.role_of(pod) == objects.NODE]
         for pod in heard:
             self._logs.follow(api, pod)
-        if self._is_withdrawn(supervisor):
+        is_waiting = supervisor is None or not pods.has_started(supervisor)
+        if is_waiting and os.path.exists(self._folder.cancel):
+            # Its supervisor could not hear of it.
             return self._remove(api, "it was canceled", status.CANCELED, 130)
         self._carry_requests(api, supervisor)
         count = len(self._plan.nodes)
@@ -215,7 +217,9 @@ class Courier:
         phase, reason = pods.describe(found, count, warnings, self._reasons.explain)
         self._reasons.warn_of_lost(self._folder, found)
         self._runs = phase == "runs"
-        if self._is_cut_off(job, found):
+        is_held = job.get("spec", {}).get("parallelism") == 0 and not self._known["supervisor"]
+        has_supervisor = any(pods.role_of(pod) == objects.SUPERVISOR for pod in found)
+        if is_held and not has_supervisor and time.monotonic() - self._began > _CUT_OFF_S:
             return self._remove(api, "its submission was cut off", status.FAILED, 1)
         if self._are_alone_too_long(found, supervisor):
             why = f"the pod of its supervisor did not come: {reason}"
@@ -275,12 +279,6 @@ class Courier:
             write_whole(_known_path(self._folder), json.dumps(self._known))
         return supervisor
 
-    def _is_cut_off(self, job: dict[str, Any], found: list[dict[str, Any]]) -> bool:
-        """Return whether the submitter was killed before it let the supervisor start."""
-        is_held = job.get("spec", {}).get("parallelism") == 0 and not self._known["supervisor"]
-        has_supervisor = any(pods.role_of(pod) == objects.SUPERVISOR for pod in found)
-        return is_held and not has_supervisor and time.monotonic() - self._began > _CUT_OFF_S
-
     def _are_alone_too_long(self, found: list[dict[str, Any]], supervisor: dict[str, Any] | None) -> bool:
         """Return whether pods hold nodes for a supervisor that has not come; one that is there gives them back."""
         has_come = supervisor is not None and pods.has_started(supervisor)
@@ -306,11 +304,6 @@ class Courier:
         how = self._reasons.explain(supervisor) if supervisor else "it was deleted"
         what = "did not start" if supervisor and not pods.has_begun(supervisor) else "was lost"
         return self._remove(api, f"the pod of its supervisor {what}: {how}", status.FAILED, 1)
-
-    def _is_withdrawn(self, supervisor: dict[str, Any] | None) -> bool:
-        """Return whether the job was canceled before its supervisor could hear of it."""
-        is_canceled = os.path.exists(self._folder.cancel)
-        return is_canceled and (supervisor is None or not pods.has_started(supervisor))
 
     def _carry_requests(self, api: Api, supervisor: dict[str, Any] | None) -> None:
         if supervisor is None or not pods.has_started(supervisor):

@@ -216,7 +216,11 @@ class Sender:
         begins = inode != facts.st_ino or facts.st_size < at
         at = 0 if begins else at
         if _is_result(path):
-            self._take_room(facts.st_size - at)
+            size = facts.st_size - at
+            if size > self._left:
+                room = f"{format_size(self._left)} of {format_size(self._limit)} is left in its pod's log"
+                raise _LeftOutError(f"{format_size(size)}, and {room}")
+            self._left -= size
         self._sent[path] = (facts.st_ino, at)
         while at < facts.st_size or begins:
             data = os.pread(descriptor, min(PIECE, facts.st_size - at), at)
@@ -225,12 +229,6 @@ class Sender:
             yield Frame(path, at, data, begins)
             at, begins = at + len(data), False
             self._sent[path] = (facts.st_ino, at)
-
-    def _take_room(self, size: int) -> None:
-        if size > self._left:
-            room = f"{format_size(self._left)} of {format_size(self._limit)} is left in its pod's log"
-            raise _LeftOutError(f"{format_size(size)}, and {room}")
-        self._left -= size
 
 
 def _open_beneath(folder: str, path: str) -> int:

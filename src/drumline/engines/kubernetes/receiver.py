@@ -437,7 +437,10 @@ class PodLogs:
                     self._end(name)
                     return
                 if frame is None:
-                    self._note_line(name, line)
+                    # Such as of a program that did not start.
+                    if line.strip():
+                        kept = self._last_lines.setdefault(name, collections.deque(maxlen=_LINES_KEPT))
+                        kept.append(line[:_LONGEST_LINE])
                     continue
                 if since_s and frame.number > self._taken.get(name, 0) + 1:
                     # More is missing than was thought: all of it, from the beginning.
@@ -456,13 +459,6 @@ class PodLogs:
         # Of a pod that had ended before, this was all; a server may close other logs too.
         if pods.has_ended(pod):
             self._end(name)
-
-    def _note_line(self, name: str, line: str) -> None:
-        """Keep the last lines that are no pieces, such as those of a program that did not start."""
-        if line.strip():
-            self._last_lines.setdefault(name, collections.deque(maxlen=_LINES_KEPT)).append(
-                line[:_LONGEST_LINE]
-            )
 
     def _end(self, name: str) -> None:
         self._ended.add(name)

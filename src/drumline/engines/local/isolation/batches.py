@@ -36,7 +36,7 @@ def make_switch(networks: Sequence[str]) -> list[str]:
     ]
     for node, network in enumerate(networks):
         # Always the same hardware address: after a loss others would look for it at the old one for a while.
-        card = f"peer name {CARD} address {_hardware_address(node)} netns {network}"
+        card = f"peer name {CARD} address 02:4d:00:00:00:{node + 1:02x} netns {network}"
         lines += [
             f"link add {port_of(node)} type veth {card}",
             f"link set {port_of(node)} master {SWITCH} up",
@@ -47,10 +47,6 @@ def make_switch(networks: Sequence[str]) -> list[str]:
 def port_of(node: int) -> str:
     """Return the name of the switch's end of a node's cable."""
     return f"port{node}"
-
-
-def _hardware_address(node: int) -> str:
-    return f"02:4d:00:00:00:{node + 1:02x}"
 
 
 def cut_cable(node: int) -> list[str]:

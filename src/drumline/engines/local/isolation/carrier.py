@@ -107,7 +107,11 @@ class PacketSwitch:
                     self._take_packets(self._sources[descriptor], descriptor)
                 elif descriptor == self._control.fileno() and not self._take_message():
                     return
-            self._send_due()
+            now = time.monotonic()
+            while self._waiting and self._waiting[0][0] <= now:
+                _, _, line, data = heapq.heappop(self._waiting)
+                self._waiting_bytes -= len(data)
+                _send(line.far, data)
 
     def _take_message(self) -> bool:
         """Return False where there will be no more."""
@@ -162,13 +166,6 @@ class PacketSwitch:
         self._waiting_bytes += len(data)
         self._count += 1
         heapq.heappush(self._waiting, (time.monotonic() + line.delay_s, self._count, line, data))
-
-    def _send_due(self) -> None:
-        now = time.monotonic()
-        while self._waiting and self._waiting[0][0] <= now:
-            _, _, line, data = heapq.heappop(self._waiting)
-            self._waiting_bytes -= len(data)
-            _send(line.far, data)
 
 
 def _send(target: socket.socket, data: bytes) -> None:

@@ -99,10 +99,13 @@ class NodeNetwork:
             networks.append(namespaces.open_namespace(namespaces.NETWORK))
         namespaces.enter(switch, namespaces.NETWORK)
         inside.run_batch("ip", batches.make_switch([f"/proc/self/fd/{one}" for one in networks]), networks)
-        _answer_for_others()
+        # The switch answers at once that there is no way to other networks: without a router, programs wait.
+        with contextlib.suppress(OSError), open("/proc/sys/net/ipv4/ip_forward", "w") as file:
+            file.write("1")
         if link != Link():
             needs.check_link(link, batches.port_of(0))
-            self._shape_ports(link)
+            lines = [line for node in range(self._node_count) for line in batches.shape_port(node, link)]
+            inside.run_batch("tc", lines)
         for node, network in enumerate(networks):
             namespaces.enter(network, namespaces.NETWORK)
             interfaces.set_up("lo")
@@ -114,10 +117,6 @@ class NodeNetwork:
         namespaces.enter(switch, namespaces.NETWORK)
         server = socket.create_server((SUPERVISOR, 0), backlog=_BACKLOG)
         return [user, switch, server.detach(), *networks]
-
-    def _shape_ports(self, link: Link) -> None:
-        lines = [line for node in range(self._node_count) for line in batches.shape_port(node, link)]
-        inside.run_batch("tc", lines)
 
     def close(self) -> None:
         """Let go of it. Processes that are still in it keep their part."""
@@ -269,12 +268,6 @@ class NodeNetwork:
             return ()
 
         inside.call_in_child(tell)
-
-
-def _answer_for_others() -> None:
-    """Have the switch answer at once that there is no way to other networks: without a router, programs wait."""
-    with contextlib.suppress(OSError), open("/proc/sys/net/ipv4/ip_forward", "w") as file:
-        file.write("1")
 
 
 @contextlib.contextmanager

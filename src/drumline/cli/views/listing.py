@@ -90,7 +90,15 @@ def _list(arguments: Namespace) -> int:
     if not filters.is_empty:
         found = [job.name for job in known.overviews(names) if filters.match(job)]
     as_table = output.is_for_people(arguments.output, arguments.query)
-    shown = _limit_names(found, arguments, _count_rows() if as_table else _DEFAULT_MAX_RESULTS)
+    limit, most = arguments.max_results, _DEFAULT_MAX_RESULTS
+    if as_table and sys.stdout.isatty():
+        # One screen, with the head, the count and the next prompt.
+        most = max(_LEAST_ON_A_SCREEN, min(most, shutil.get_terminal_size().lines - 4))
+    if limit is not None:
+        most = limit if limit >= 0 else len(found)
+    # A query is for all of them, unless a number was given.
+    is_for_all = arguments.all_results == "true" or (arguments.query and limit is None)
+    shown = found if is_for_all else found[:most]
     if as_table:
         jobs = list(known.overviews(shown, with_metric=True))
         if jobs:
@@ -103,7 +111,7 @@ def _list(arguments: Namespace) -> int:
         ]
         output.show(described, arguments.output, arguments.query)
     known.keep()
-    if len(shown) < len(found) and not _is_limited(arguments):
+    if len(shown) < len(found) and limit is None:
         _print_left_out(len(shown), len(found), as_table)
     if not shown:
         _explain_nothing(names, filters)
@@ -121,26 +129,6 @@ def parse_filters(arguments: Namespace) -> JobFilters:
         None if arguments.since is None else parse_moment(arguments.since, "--since"),
         parse_tags(arguments.tag),
     )
-
-
-def _count_rows() -> int:
-    """Return how many jobs fit on one screen with the head, the count and the next prompt."""
-    if not sys.stdout.isatty():
-        return _DEFAULT_MAX_RESULTS
-    return max(_LEAST_ON_A_SCREEN, min(_DEFAULT_MAX_RESULTS, shutil.get_terminal_size().lines - 4))
-
-
-def _is_limited(arguments: Namespace) -> bool:
-    return arguments.max_results is not None
-
-
-def _limit_names(found: list[str], arguments: Namespace, default: int = _DEFAULT_MAX_RESULTS) -> list[str]:
-    """Return as many as were asked for. A query is for all of them, unless a number was given."""
-    if arguments.all_results == "true":
-        return found
-    if arguments.max_results is not None:
-        return found[: arguments.max_results] if arguments.max_results >= 0 else found
-    return found if arguments.query else found[:default]
 
 
 def _print_left_out(shown: int, count: int, as_table: bool) -> None:

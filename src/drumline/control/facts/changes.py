@@ -76,7 +76,9 @@ class JobWatch:
 
     def _look_at_logs(self) -> dict[str, int]:
         if self._logs is None:
-            self._logs = _find_logs(self._folder)
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                tasks = Plan.read(self._folder.plan).ranks
+                self._logs = {str(task.rank): os.path.join(self._folder.path, task.log) for task in tasks}
         grown = {}
         for rank, path in (self._logs or {}).items():
             size = _size_of(path)
@@ -107,15 +109,6 @@ def _parse_events(data: bytes, begin: int) -> Iterator[dict[str, Any]]:
         if event is not None:
             with contextlib.suppress(TypeError, ValueError, OverflowError, AttributeError):
                 yield hide_in_job(describe_event(begin + end, event))
-
-
-def _find_logs(folder: RunFolder) -> dict[str, str] | None:
-    """Return the path of each rank's log, by rank; None as long as there is no plan."""
-    try:
-        plan = Plan.read(folder.plan)
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-    return {str(task.rank): os.path.join(folder.path, task.log) for task in plan.ranks}
 
 
 def _size_of(path: str) -> int:

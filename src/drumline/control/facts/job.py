@@ -11,6 +11,7 @@ import os
 import re
 import time
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from drumline.contract import status
@@ -428,23 +429,6 @@ def _measure_folder(what: str, path: str) -> MeasuredFolder:
     return MeasuredFolder(what, path, files, size)
 
 
-def _has_files(path: str) -> bool:
-    """Return whether there is a file below a folder, as far as it is looked through."""
-    left, seen = [path], 0
-    while left and seen <= _MOST_FILES:
-        try:
-            with os.scandir(left.pop()) as entries:
-                for entry in entries:
-                    seen += 1
-                    if entry.is_file(follow_symlinks=False):
-                        return True
-                    if seen <= _MOST_FILES and entry.is_dir(follow_symlinks=False):
-                        left.append(entry.path)
-        except OSError:
-            continue  # Removed meanwhile, or not ours to read.
-    return False
-
-
 # what to do next
 
 
@@ -461,11 +445,16 @@ def choose_next(facts: JobFacts, *, has_metrics: bool) -> str:
         label = facts.failed_rank.label
         return f"drumline job logs {name} --rank {label}" if label.isalnum() else f"drumline job logs {name}"
     if outcome.status == status.COMPLETED:
-        if not facts.pruned and (_has_files(folder.outputs) or _has_files(folder.named_outputs)):
+        if not facts.pruned and any(map(_has_files, (folder.outputs, folder.named_outputs))):
             return f"drumline job download {name} --all"
         if has_metrics:
             return f"drumline job metrics {name}"
     return f"drumline job logs {name}" if outcome.started is not None else ""
+
+
+def _has_files(path: str) -> bool:
+    """Return whether there is a file below a folder, as far as it is looked through."""
+    return any(files for _, _, files in islice(os.walk(path), _MOST_FILES))
 
 
 def _choose_next_part(facts: JobFacts, name: str) -> str:

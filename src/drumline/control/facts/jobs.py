@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from drumline.contract.outcome import Outcome
-    from drumline.control.settings.studios import Studio
 
 
 _FORMAT = 2
@@ -51,7 +50,6 @@ _MAIN_METRICS = (r"loss$", r"(^|[^a-z])(acc|accuracy)($|[^a-z])", r"acc")
 _MOST_DEPTH = 8
 """Of pipelines within each other, in which a hang is looked for; forged events may make a circle."""
 
-_PARTS = {"pipeline": "st", "sweep": "tr"}
 _REPEATED = ("kind", "status", "reason", "experiment", "compute", "size")
 _NO_TAGS: dict[str, str] = {}
 
@@ -155,7 +153,11 @@ class KnownJobs:
         self.load(wanted)
         known = [name for name in wanted if self.is_known_final(name)]
         texts = self._read_descriptions(known)
-        studio, workspace = _find_studio(), current_workspace()
+        studio, workspace = None, current_workspace()
+        if may_have_studio():
+            from drumline.control.settings import studios
+
+            studio = studios.find_running()
         for name in wanted:
             described = self._read_description(name, texts.get(name, ""))
             if described is None:
@@ -224,15 +226,6 @@ class KnownJobs:
         self._new = {}
 
 
-def _find_studio() -> Studio | None:
-    """Return a studio that runs."""
-    if not may_have_studio():
-        return None
-    from drumline.control.settings import studios
-
-    return studios.find_running()
-
-
 def _is_settled(outcome: Outcome) -> bool:
     """Return whether nothing of the job will change without an event of its own."""
     return (
@@ -260,6 +253,8 @@ def _look(folder: RunFolder, outcome: Outcome) -> JobOverview:
     spec = hide_in_job({**read_spec(folder), **outcome.edits})
     tags = spec.get("tags")
     below = _find_hang_below(outcome)
+    plan = folder.read_json(folder.plan) or {}
+    restarts = plan.get("max_restarts") if outcome.attempts else None
     return JobOverview(
         name=folder.name,
         kind=outcome.kind,
@@ -272,12 +267,12 @@ def _look(folder: RunFolder, outcome: Outcome) -> JobOverview:
         compute=compute_of(spec, outcome),
         parent=str(spec.get("parent_job_name") or ""),
         tags={str(key): str(value) for key, value in tags.items()} if isinstance(tags, dict) else {},
-        size=size_of(folder, outcome),
+        size=_find_size(folder, outcome, plan),
         archived=outcome.archived,
         display_name=str(spec.get("display_name") or ""),
         hang=outcome.hang or below,
         attempt=len(outcome.attempts),
-        attempts=_most_attempts(folder, outcome),
+        attempts=restarts + 1 if isinstance(restarts, int) and restarts else None,
     )
 
 
@@ -300,12 +295,6 @@ def _find_hang_below(outcome: Outcome, depth: int = 0) -> str:
     return ""
 
 
-def _most_attempts(folder: RunFolder, outcome: Outcome) -> int | None:
-    """Return how many attempts a job may have that has had more than one."""
-    most = (folder.read_json(folder.plan) or {}).get("max_restarts") if outcome.attempts else None
-    return most + 1 if isinstance(most, int) and most else None
-
-
 def compute_of(spec: Mapping[str, Any], outcome: Outcome) -> str:
     """Return the name of the compute that the job is on; ``local`` is this machine."""
     settings = spec.get("settings")
@@ -314,27 +303,18 @@ def compute_of(spec: Mapping[str, Any], outcome: Outcome) -> str:
     return name or outcome.engine or "local"
 
 
-def size_of(folder: RunFolder, outcome: Outcome) -> str:
-    if outcome.kind in _PARTS:
-        count = len(outcome.steps)
-        if outcome.kind == "pipeline":
-            count = len((folder.read_json(folder.graph) or {}).get("steps") or ())
-        return f"{count} {_PARTS[outcome.kind]}"
-    counts = ranks_by_node(folder)
-    if not counts:
+def _find_size(folder: RunFolder, outcome: Outcome, plan: Mapping[str, Any]) -> str:
+    if outcome.kind == "pipeline":
+        return f"{len((folder.read_json(folder.graph) or {}).get('steps') or ())} st"
+    if outcome.kind == "sweep":
+        return f"{len(outcome.steps)} tr"
+    try:
+        counts = [len(node["ranks"]) for node in plan["nodes"]]
+    except (LookupError, TypeError):
         return "-"
     if len(set(counts)) == 1:
         return f"{len(counts)}x{counts[0]}"
-    return f"{sum(counts)} on {len(counts)}"
-
-
-def ranks_by_node(folder: RunFolder) -> list[int]:
-    """Return how many ranks each node of the plan has; empty without a plan."""
-    plan = folder.read_json(folder.plan) or {}
-    try:
-        return [len(node["ranks"]) for node in plan["nodes"]]
-    except (LookupError, TypeError):
-        return []
+    return f"{sum(counts)} on {len(counts)}" if counts else "-"
 
 
 def _find_metric(folder: RunFolder, found: JobOverview) -> tuple[str, float] | None:
@@ -417,13 +397,14 @@ class JobFilters(NamedTuple):
             and (not self.compute or fnmatchcase(job.compute, self.compute))
             and (self.since is None or (job.created or 0.0) >= self.since)
             and all(key in job.tags and (value is None or job.tags[key] == value) for key, value in self.tags)
-            and (not self.text or _has_text(job, self.text))
+            and (not self.text or self.text in self._to_text(job))
         )
 
-
-def _has_text(job: JobOverview, text: str) -> bool:
-    tags = (f"{key}={value}" for key, value in job.tags.items())
-    return text in "\n".join((job.name, job.display_name, job.experiment, job.reason, *tags)).lower()
+    @staticmethod
+    def _to_text(job: JobOverview) -> str:
+        """Return what is searched for text, in lower case."""
+        tags = (f"{key}={value}" for key, value in job.tags.items())
+        return "\n".join((job.name, job.display_name, job.experiment, job.reason, *tags)).lower()
 
 
 def parse_statuses(given: Iterable[str], where: str) -> frozenset[str]:

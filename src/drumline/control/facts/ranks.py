@@ -202,7 +202,9 @@ def _find_state(shown: Attempt, number: int, node: int, first: int | None) -> st
     if number == first:
         return FAILED_FIRST
     if rank is None:
-        return _find_unstarted(shown)
+        if shown.is_over:
+            return STOPPED
+        return WAITING if shown.outcome.status in _BEFORE_RANKS else STARTING
     if rank.ended is None:
         if not shown.is_over and node not in shown.lost_nodes:
             return STARTING if shown.outcome.status == status.STARTING else RUNNING
@@ -213,12 +215,6 @@ def _find_state(shown: Attempt, number: int, node: int, first: int | None) -> st
         if number in (shown.verdict.get(group) or ()):
             return state
     return STOPPED if shown.was_asked_to_end and not shown.verdict else FAILED
-
-
-def _find_unstarted(shown: Attempt) -> str:
-    if shown.is_over:
-        return STOPPED
-    return WAITING if shown.outcome.status in _BEFORE_RANKS else STARTING
 
 
 def _summarize(shown: Attempt, states: Mapping[int, str], nodes: int) -> str:
@@ -296,7 +292,8 @@ def describe_variables(name: str) -> dict[str, Any]:
     if not os.path.exists(folder.plan):
         return {"sentence": f"job {name} has no ranks of its own", "ranks": [], "common": {}, "differing": []}
     plan = read_plan(folder)
-    facts = _find_facts(read_outcome(folder))
+    network = read_outcome(folder).network
+    facts = _Facts({f"node_{node}": at for node, at in enumerate(network.addresses)} if network else {})
     if sum(map(len, plan.texts.values())) * len(plan.ranks) > _MOST_TEXT:
         plan = plan._replace(texts={})
     variables = RankVariables(plan, facts)
@@ -322,13 +319,6 @@ def describe_variables(name: str) -> dict[str, Any]:
     if count == 1:
         sentence = f"the plan gives {len(common)} variables to the rank"
     return {"sentence": sentence, "ranks": sorted(by_rank), "common": common, "differing": differing}
-
-
-def _find_facts(outcome: Outcome) -> _Facts:
-    facts = _Facts()
-    if outcome.network is not None:
-        facts |= {f"node_{node}": address for node, address in enumerate(outcome.network.addresses)}
-    return facts
 
 
 def _show(name: str, value: str | None, plan: Plan) -> str | None:

@@ -16,9 +16,11 @@ from drumline.control.terminal import clean
 from drumline.supervisor.watching.hang import list_places
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from drumline.contract.outcome import RankOutcome
+
+    Stack = Sequence[Mapping[str, Any]]
 
 
 _ANSWER_S = 15.0
@@ -53,14 +55,20 @@ def ask_stacks(name: str) -> dict[str, Any]:
 
 def format_stacks(answer: dict[str, Any]) -> str:
     """Format the sentence, then each stack once below its ranks, the innermost frame first."""
-    groups: dict[str, list[str]] = {}
-    for rank, processes in answer["ranks"].items():
-        stacks = ("".join(f"  {clean(line)}\n" for line in _list_frames(process)) for process in processes)
-        groups.setdefault("\n".join(stacks), []).append(rank)
     text = clean(answer["reason"]) + "\n"
-    for stack, ranks in sorted(groups.items(), key=lambda group: -len(group[1])):
-        text += f"\n{name_several('rank', ranks)}\n{stack}"
+    for ranks, processes in _group_by_place(answer["ranks"]):
+        stacks = ("".join(f"  {clean(line)}\n" for line in _list_frames(process)) for process in processes)
+        text += f"\n{name_several('rank', ranks)}\n" + "\n".join(stacks)
     return text
+
+
+def _group_by_place(answered: Mapping[str, Stack]) -> list[tuple[list[str], Stack]]:
+    """Return the ranks at each place with their processes, most ranks first, and of as many the lowest rank first."""
+    groups: dict[str, tuple[list[str], Stack]] = {}
+    for rank, processes in answered.items():
+        place = repr([_list_frames(process) for process in processes])
+        groups.setdefault(place, ([], processes))[0].append(rank)
+    return sorted(groups.values(), key=lambda group: -len(group[0]))
 
 
 def _list_frames(process: Mapping[str, Any]) -> list[str]:
@@ -72,9 +80,6 @@ def _list_frames(process: Mapping[str, Any]) -> list[str]:
     return [f"{process.get('name')}, state {process.get('state')}{where}"]
 
 
-# Ranks at one place together, with the odd one out.
-
-
 def group_stacks(name: str) -> dict[str, Any]:
     """
     Ask for the stacks of all ranks, and return them in groups, the largest first; ``missing``: ranks without an answer.
@@ -82,55 +87,37 @@ def group_stacks(name: str) -> dict[str, Any]:
     Blocks until all nodes have answered. Raises as ``ask_stacks``.
     """
     answer = ask_stacks(name)
-    outcome = read_outcome(folder_of(name))
-    answered = {int(rank) for rank in answer["ranks"]}
+    groups = _group_by_place(answer["ranks"])
+    # Of two that differ nobody can say which is the odd one.
+    has_odd = len(groups) > 1 and len(groups[0][0]) > len(groups[1][0])
+    described = [
+        {
+            "ranks": sorted(map(int, ranks)),
+            "odd": has_odd and place > 0,
+            "frames": [
+                {"file": file, "line": line, "function": function}
+                for process in processes
+                for file, line, function in process["frames"]
+            ],
+            # As in "all_reduce (train.py:12, in step)".
+            "waits_for": "; ".join(
+                wait.removeprefix("wait in ")
+                for wait in list_places(processes)
+                if wait.startswith("wait in ")
+            ),
+            "text": "".join(line + "\n" for process in processes for line in _list_frames(process)),
+        }
+        for place, (ranks, processes) in enumerate(groups)
+    ]
     missing = [
         {"rank": number, "why": _explain_silence(rank)}
-        for number, rank in sorted(outcome.ranks.items())
-        if number not in answered
+        for number, rank in sorted(read_outcome(folder_of(name)).ranks.items())
+        if str(number) not in answer["ranks"]
     ]
-    return {"sentence": str(answer["reason"]), "groups": _group(answer["ranks"]), "missing": missing}
+    return {"sentence": str(answer["reason"]), "groups": described, "missing": missing}
 
 
 def _explain_silence(rank: RankOutcome) -> str:
     if rank.ended is not None:
         return f"it has ended: {rank.state}"
     return "its node has not answered" if rank.lost is None else "its node was lost"
-
-
-def _group(answered: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    groups: dict[str, list[int]] = {}
-    known: dict[str, Sequence[Mapping[str, Any]]] = {}
-    for rank, processes in answered.items():
-        key = repr([_frames_of(process) for process in processes])
-        groups.setdefault(key, []).append(int(rank))
-        known[key] = processes
-    ordered = sorted(groups, key=lambda key: (-len(groups[key]), groups[key]))
-    # Of two that differ nobody can say which is the odd one.
-    has_odd = len(ordered) > 1 and len(groups[ordered[0]]) > len(groups[ordered[1]])
-    return [
-        {
-            "ranks": sorted(groups[key]),
-            "odd": has_odd and place > 0,
-            "frames": [
-                {"file": file, "line": line, "function": function}
-                for process in known[key]
-                for file, line, function in process["frames"]
-            ],
-            "waits_for": _find_wait(known[key]),
-            "text": "".join(line + "\n" for process in known[key] for line in _list_frames(process)),
-        }
-        for place, key in enumerate(ordered)
-    ]
-
-
-def _find_wait(processes: Sequence[Mapping[str, Any]]) -> str:
-    """Return what ranks wait for others in, as ``all_reduce (train.py:12, in step)``; empty: nothing known."""
-    places = [
-        place.removeprefix("wait in ") for place in list_places(processes) if place.startswith("wait in ")
-    ]
-    return "; ".join(places)
-
-
-def _frames_of(process: Mapping[str, Any]) -> Iterable[Any]:
-    return process["frames"] or [process.get("name"), process.get("state"), process.get("waits_in")]

@@ -208,7 +208,10 @@ def _end_all() -> None:
     """End everything below: the agent is gone, and nothing of its job may be left."""
     deadline = time.monotonic() + _END_TIMEOUT_S
     while time.monotonic() < deadline:
-        for pid in _below(os.getpid()):
+        below = _children(os.getpid())
+        for pid in below:  # It grows meanwhile.
+            below += _children(pid)
+        for pid in below:
             _kill(pid)
         try:
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
@@ -264,13 +267,6 @@ def _children(pid: int) -> list[int]:
     except OSError:
         return []
     return [int(one) for task in tasks for one in _content("/proc/%d/task/%s/children" % (pid, task)).split()]
-
-
-def _below(pid: int) -> list[int]:
-    found = _children(pid)
-    for child in found:  # It grows meanwhile.
-        found += _children(child)
-    return found
 
 
 def _kill(pid: int) -> None:

@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING, Optional
 
 from drumline.contract.record import NamedTuple
+from drumline.linux import cgroups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -159,27 +160,16 @@ def parse_disks(text: bytes, disks: set[bytes]) -> tuple[int, int]:
 
 def _list_with_device(folder: str) -> set[bytes]:
     """List the names in a folder that stand for a piece of hardware: no loop, no partition, no bridge."""
-    try:
-        return {
-            os.fsencode(name)
-            for name in os.listdir(folder)
-            if os.path.exists(os.path.join(folder, name, "device"))
-        }
-    except OSError:
-        return set()
+    names = cgroups.list_folder(folder)
+    return {os.fsencode(name) for name in names if os.path.exists(os.path.join(folder, name, "device"))}
 
 
 def _find_limiting_group() -> Optional[tuple[str, tuple[str, str, bytes]]]:
     """Return the folder of the control group with the tightest limit of memory above this process; None: no limit."""
-    try:
-        with open("/proc/self/cgroup") as file:
-            own = [line.rstrip("\n").split(":", 2) for line in file if line.count(":") > 1]
-        with open("/proc/self/mountinfo") as file:
-            mounts = [line.split() for line in file]
-        with open("/proc/meminfo", "rb") as file:
-            tightest = parse_memory(file.read())[0][1]
-    except (OSError, ValueError):
-        return None
+    lines = cgroups.read_text("/proc/self/cgroup").splitlines()
+    own = [line.split(":", 2) for line in lines if line.count(":") > 1]
+    mounts = [line.split() for line in cgroups.read_text("/proc/self/mountinfo").splitlines()]
+    tightest = parse_memory(cgroups.read_text("/proc/meminfo").encode())[0][1]
     found = None
     for fields in mounts:
         version_2 = "cgroup2" in fields
@@ -191,7 +181,7 @@ def _find_limiting_group() -> Optional[tuple[str, tuple[str, str, bytes]]]:
                 path = group
         names = _VERSION_2 if version_2 else _VERSION_1
         for folder in _list_groups_above(path, root=fields[3], mount=fields[4]):
-            limit = _read_limit(os.path.join(folder, names[0]))
+            limit = _parse_number(cgroups.read_text(os.path.join(folder, names[0])))
             if limit is not None and limit < tightest:
                 tightest, found = limit, (folder, names)
     return found
@@ -210,14 +200,6 @@ def _list_groups_above(path: str, *, root: str, mount: str) -> list[str]:
     return folders
 
 
-def _read_limit(path: str) -> Optional[int]:
-    try:
-        with open(path, "rb") as file:
-            return _parse_number(file.read(100))
-    except OSError:
-        return None
-
-
-def _parse_number(text: bytes) -> Optional[int]:
+def _parse_number(text: bytes | str) -> Optional[int]:
     """Return a limit as a number; None for ``max``."""
     return int(text) if text.strip().isdigit() else None

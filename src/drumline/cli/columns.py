@@ -79,7 +79,11 @@ def cut(text: str, room: int) -> str:
     """
     if len(text) <= room and measure(text) <= room:
         return text
-    mark = _cut_mark()
+    try:
+        mark = "…"
+        mark.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        mark = "..."
     left = room - len(mark)
     if left < 0:
         return mark[: max(0, room)]
@@ -90,14 +94,6 @@ def cut(text: str, room: int) -> str:
         if left < 0 or end > 4 * room:
             break
     return text[:end].rstrip() + mark
-
-
-def _cut_mark() -> str:
-    try:
-        "…".encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:
-        return "..."
-    return "…"
 
 
 def pad(text: str, room: int, *, right: bool = False) -> str:
@@ -123,7 +119,11 @@ def fit_table(
     widths = [max(map(measure, column)) for column in zip(*rows, strict=True)]
     last = len(widths) - 1
     if room is not None:
-        _shrink(widths, room - len(GAP) * last, order or ((last, 2 * _LEAST_CELL),))
+        room -= len(GAP) * last
+        for at, least in order or ((last, 2 * _LEAST_CELL),):
+            widths[at] -= max(0, min(sum(widths) - room, widths[at] - least))
+        while sum(widths) > room and max(widths) > 1:
+            widths[widths.index(max(widths))] -= 1
     return [
         [
             cut(cell, width)
@@ -133,14 +133,6 @@ def fit_table(
         ]
         for row in rows
     ]
-
-
-def _shrink(widths: list[int], room: int, order: Sequence[tuple[int, int]]) -> None:
-    """Make columns narrower until all fit, those of ``order`` first, then whichever is the widest."""
-    for at, least in order:
-        widths[at] -= max(0, min(sum(widths) - room, widths[at] - least))
-    while sum(widths) > room and max(widths) > 1:
-        widths[widths.index(max(widths))] -= 1
 
 
 def join(cells: Sequence[str]) -> str:

@@ -111,17 +111,11 @@ def _yaml(result: Any) -> str:
 
 def _tsv(result: Any) -> str:
     """Format as az does: a line an item, tabs between its values, nothing for nested mappings."""
-    rows = result if isinstance(result, list) else [result]
-    text = "".join("\t".join(_tsv_cells(row)) + "\n" for row in rows)
+    text = ""
+    for row in result if isinstance(result, list) else [result]:
+        values = row.values() if isinstance(row, dict) else row if isinstance(row, list) else [row]
+        text += "\t".join(map(_tsv_cell, values)) + "\n"
     return clean(text) if sys.stdout.isatty() else text
-
-
-def _tsv_cells(row: Any) -> list[str]:
-    if isinstance(row, dict):
-        return [_tsv_cell(value) for value in row.values()]
-    if isinstance(row, list):
-        return [_tsv_cell(value) for value in row]
-    return [_tsv_cell(row)]
 
 
 def _tsv_cell(value: Any) -> str:
@@ -150,16 +144,12 @@ def _table(result: Any, columns: tuple[str, ...]) -> str:
     names = columns or tuple(dict.fromkeys(key for row in result for key in row))
     rows = [tuple(_cell(row.get(name)) for name in names) for row in result]
     heading = [tuple(clean(str(name)).upper() for name in names)]
-    if sys.stdout.isatty():
-        return _fit([*heading, *rows])
-    return _align([*heading, *rows])
-
-
-def _fit(rows: Sequence[tuple[str, ...]]) -> str:
-    """Align the rows of a list in the width of the terminal."""
+    if not sys.stdout.isatty():
+        return _align([*heading, *rows])
     from drumline.cli.columns import PAGE_WIDTH, fit_table, join, terminal_width
 
-    return "".join(join(cells) + "\n" for cells in fit_table(rows, terminal_width(PAGE_WIDTH)))
+    cells = fit_table([*heading, *rows], terminal_width(PAGE_WIDTH))
+    return "".join(join(row) + "\n" for row in cells)
 
 
 def _is_table(value: Any) -> bool:

@@ -15,7 +15,9 @@ _LESS = {"LESS": "FRX"}
 
 def print_text(text: str) -> None:
     """Print the text; on a terminal that it does not fit on, in a pager. Blocks until the user has left that."""
-    command = find_pager() if _is_too_long(text) else ""
+    is_page = sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") not in (None, "dumb")
+    is_long = is_page and text.count("\n") >= shutil.get_terminal_size().lines
+    command = find_pager() if is_long else ""
     if not command or not _show_in_pager(command, text):
         sys.stdout.write(text)
 
@@ -27,12 +29,6 @@ def find_pager() -> str:
             command = os.environ[name].strip()
             return "" if command == "cat" else command
     return "less" if shutil.which("less") else ""
-
-
-def _is_too_long(text: str) -> bool:
-    if not (sys.stdin.isatty() and sys.stdout.isatty()) or os.environ.get("TERM") in (None, "dumb"):
-        return False
-    return text.count("\n") >= shutil.get_terminal_size().lines
 
 
 def _show_in_pager(command: str, text: str) -> bool:

@@ -57,8 +57,12 @@ def format_usage(rows: Sequence[dict[str, Any]]) -> str:
         for row in on_disk
     ]
     lines.append(("total", "", "", format_size(size), format_size(free)))
-    memory = (_format_memory(row) for row in rows if row["is_memory"] and row["count"])
-    return align_figures(lines) + "".join(memory)
+    text = align_figures(lines)
+    for row in rows:
+        if row["is_memory"] and row["count"]:
+            held = format_count(row["count"], row["type"].removesuffix("s"))
+            text += f"{held}: {format_size(row['size_bytes'])} of memory; drumline warm stop ends them\n"
+    return text
 
 
 def align_figures(rows: Sequence[Sequence[str]], text: Collection[int] = (0,)) -> str:
@@ -72,13 +76,6 @@ def align_figures(rows: Sequence[Sequence[str]], text: Collection[int] = (0,)) -
         for row in rows
     )
     return "".join(line.rstrip() + "\n" for line in lines)
-
-
-def _format_memory(row: dict[str, Any]) -> str:
-    noun = row["type"] if row["count"] != 1 else row["type"].removesuffix("s")
-    return (
-        f"{row['count']} {noun}: {format_size(row['size_bytes'])} of memory; drumline warm stop ends them\n"
-    )
 
 
 def _print_next(rows: Sequence[dict[str, Any]]) -> None:

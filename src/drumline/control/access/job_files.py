@@ -214,7 +214,8 @@ def _list(descriptor: int) -> tuple[list[dict[str, Any]], bool]:
                 break
             kind = _kind_of(entry)
             size = entry.stat(follow_symlinks=False).st_size if kind == "file" else None
-            found.append({"name": _show_name(entry.name), "kind": kind, "size": size})
+            name = os.fsencode(entry.name).decode("utf-8", "replace")
+            found.append({"name": name, "kind": kind, "size": size})
     found.sort(key=lambda one: (one["kind"] != "folder", str(one["name"])))
     return found, len(found) >= _MOST_ENTRIES
 
@@ -223,10 +224,6 @@ def _kind_of(entry: os.DirEntry[str]) -> str:
     if entry.is_symlink():
         return "link"
     return "folder" if entry.is_dir() else "file" if entry.is_file() else "other"
-
-
-def _show_name(name: str) -> str:
-    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _read_text(descriptor: int) -> tuple[str | None, bool]:

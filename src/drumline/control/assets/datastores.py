@@ -128,7 +128,8 @@ def find(name: str, inside: str) -> DatastorePlace:
         )
     if isinstance(datastore, LocalDatastore):
         return DatastorePlace(os.path.join(os.path.abspath(datastore.path), *steps))
-    return DatastorePlace(uris.join_uri(_address(datastore), *steps), _home_of(name))
+    owner = next(root for root in _homes() if _VERSION in _records(root).versions(name))
+    return DatastorePlace(uris.join_uri(_address(datastore), *steps), owner)
 
 
 def path_of(name: str, inside: str) -> str:
@@ -160,11 +161,6 @@ def _address(datastore: Any) -> str:
     raise PlanError(
         f"the datastore {datastore.name!r} is of type {datastore.type}, which is not read here", hint
     )
-
-
-def _home_of(name: str) -> str:
-    """Return the home that has the record."""
-    return next(root for root in _homes() if _VERSION in _records(root).versions(check_name(name)))
 
 
 def _homes() -> list[str]:

@@ -20,11 +20,8 @@ def path() -> str:
 
 def read() -> dict[str, str]:
     """Read the defaults, by name. Raises UsageError for a damaged file."""
-    return base_files.read(path(), _is_text, "drumline configure --defaults workspace=NAME")
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    example = "drumline configure --defaults workspace=NAME"
+    return base_files.read(path(), lambda value: isinstance(value, str), example)
 
 
 def change(given: dict[str, str]) -> None:

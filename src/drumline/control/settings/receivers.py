@@ -24,11 +24,8 @@ def path() -> str:
 
 def read() -> dict[str, dict[str, Any]]:
     """Return the receivers by name. Raises UsageError for a damaged file."""
-    return base_files.read(path(), _is_receiver, "drumline configure --notify NAME=URL")
-
-
-def _is_receiver(value: Any) -> bool:
-    return isinstance(value, dict) and "kind" in value
+    is_receiver = lambda value: isinstance(value, dict) and "kind" in value  # noqa: E731
+    return base_files.read(path(), is_receiver, "drumline configure --notify NAME=URL")
 
 
 def change(name: str, target: str, on: tuple[str, ...]) -> None:

@@ -162,8 +162,5 @@ def _homes_elsewhere(name: str) -> set[str]:
     except FileNotFoundError:
         return set()
     roots = {RunFolder(path).root for path in links}
-    return {root for root in roots if os.path.isdir(root) and home_of(name, _above(root)) == root}
-
-
-def _above(root: str) -> str:
-    return os.path.dirname(os.path.dirname(root))
+    above = {root: os.path.dirname(os.path.dirname(root)) for root in roots}
+    return {root for root in roots if os.path.isdir(root) and home_of(name, above[root]) == root}

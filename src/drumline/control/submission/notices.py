@@ -19,7 +19,10 @@ def list_receivers(given: Sequence[Any] | None) -> tuple[dict[str, Any], ...]:
     Return the receivers as a plan has them, without addresses. ``given``: ``drumline.notify`` of the job; None: it says
     nothing. Raises PlanError, UsageError.
     """
-    known = {name: _hide_url({"name": name, **one}) for name, one in receivers.read().items()}
+    known = {
+        name: {"name": name, **{key: value for key, value in receiver.items() if key != "url"}}
+        for name, receiver in receivers.read().items()
+    }
     if given is None:
         return tuple(known.values())
     found, problems = [], []
@@ -84,7 +87,3 @@ def _parse_on(given: Any) -> list[str]:
             f"on: {odd!r} is no kind of notice", f"one of {', '.join(receivers.KINDS_OF_NOTICES)}"
         )
     return [str(one) for one in words]
-
-
-def _hide_url(receiver: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in receiver.items() if name != "url"}

@@ -44,7 +44,11 @@ def hold_removal_lock(root: str, *, alone: bool = False) -> Iterator[None]:
     """
     import fcntl
 
-    lock = _open_removal_lock(root)
+    lock = None
+    # A home may not be there yet, or cannot be written to: nothing is removed there.
+    with suppress(OSError):
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        lock = os.open(os.path.join(root, _REMOVAL_LOCK), flags, 0o600)
     try:
         if lock is not None and alone:
             _lock_alone(lock, root)
@@ -55,15 +59,6 @@ def hold_removal_lock(root: str, *, alone: bool = False) -> Iterator[None]:
     finally:
         if lock is not None:
             os.close(lock)
-
-
-def _open_removal_lock(root: str) -> int | None:
-    """Return None for a home that is not there yet, or cannot be written to: nothing is removed there."""
-    try:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(os.path.join(root, _REMOVAL_LOCK), flags, 0o600)
-    except OSError:
-        return None
 
 
 def _lock_alone(lock: int, root: str) -> None:
@@ -106,7 +101,9 @@ def create_folder(job: Any, root: str) -> RunFolder:
                 os.unlink(link)
             raise
     except FileExistsError as error:
-        _raise_unless_taken(folder, error)
+        # A file in the place of the home is another error.
+        if not os.path.lexists(folder.path) and not os.path.lexists(link):
+            raise
         if _remove_abandoned(folder):
             return create_folder(job, root)
         raise name_taken(str(job.name)) from error
@@ -130,12 +127,6 @@ def name_taken(name: str) -> PlanError:
     """Return the error of a submission under the name of a job that is there."""
     hint = f"drumline job show -n {name}, or leave the name out for a new one"
     return PlanError(f"name: there is a job {name!r} already", hint)
-
-
-def _raise_unless_taken(folder: RunFolder, error: FileExistsError) -> None:
-    """Raise the error again unless the name is taken: a file in the place of the home is another error."""
-    if not os.path.lexists(folder.path) and not os.path.lexists(_link_of(folder)):
-        raise error
 
 
 def _remove_abandoned(folder: RunFolder) -> bool:

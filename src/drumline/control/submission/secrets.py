@@ -35,7 +35,9 @@ def find_text(names: Iterable[str], more: Mapping[str, str] = MappingProxyType({
     environment: Mapping[str, str] = {} if lost.get() else os.environ
     values = {name: known.get(name, environment.get(name, "")) for name in names}
     wrong = [_describe_missing(name) for name, value in values.items() if not value]
-    wrong += [_describe_odd(name) for name, value in values.items() if "\0" in value]
+    odd = [name for name, value in values.items() if "\0" in value]
+    what = "has a zero byte, which no variable can hold"
+    wrong += [Problem(f"{_PATH}: the value of {name} {what}", path=_PATH) for name in odd]
     text = secrets.to_text({**values, **more})
     if len(text.encode()) > secrets.MOST_BYTES:
         what = f"{_PATH}: the values have more than {format_size(secrets.MOST_BYTES)}"
@@ -102,10 +104,6 @@ def _describe_missing(name: str) -> Problem:
     state = "is empty" if name in os.environ or name in given.get() else "is not set"
     what = f"{_PATH}: {name} {state} in the environment of this command, and values are not stored"
     return Problem(what, path=_PATH, hint=f"export {name}, or --secret {name}=@FILE")
-
-
-def _describe_odd(name: str) -> Problem:
-    return Problem(f"{_PATH}: the value of {name} has a zero byte, which no variable can hold", path=_PATH)
 
 
 # files of variables: what the dotenv libraries and shells read alike

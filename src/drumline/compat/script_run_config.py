@@ -131,7 +131,11 @@ class ScriptRunConfig:
         self.source_directory = os.fspath(source_directory or config.source_directory or ".")
         self.script = os.fspath(script) if script else config.script
         self.command = command or config.command
-        self.arguments: list[Any] = _to_list(arguments) if arguments is not None else list(config.arguments)
+        if arguments is not None and not isinstance(arguments, (list, tuple)):
+            raise SpecError(
+                f"arguments must be a list, got {type(arguments).__name__}", "arguments=['--epochs', 3]"
+            )
+        self.arguments: list[Any] = list(config.arguments if arguments is None else arguments)
         self.resume_from = resume_from
         self.max_run_duration_seconds = max_run_duration_seconds
         if script and command:
@@ -183,7 +187,10 @@ def to_command(config: ScriptRunConfig, words: Words | None = None) -> Command:
     )
     if nodes > 1 or distribution is not None:
         job.set_resources(instance_count=nodes)
-    _docker(job, run_config)
+    for docker in (getattr(run_config.environment, "docker", None), run_config.docker):
+        size, docker_args = getattr(docker, "shm_size", None), getattr(docker, "arguments", None)
+        if size or docker_args:
+            job.set_resources(shm_size=size or None, docker_args=list(docker_args or ()) or None)
     seconds = _seconds(config.max_run_duration_seconds, run_config.max_run_duration_seconds)
     if seconds:
         job.set_limits(timeout=seconds)
@@ -247,12 +254,6 @@ def _command_line(config: ScriptRunConfig, words: Words) -> str:
     return " ".join(line([one]) if isinstance(one, str) else words.text(one) for one in listed)
 
 
-def _to_list(arguments: Any) -> list[Any]:
-    if isinstance(arguments, (list, tuple)):
-        return list(arguments)
-    raise SpecError(f"arguments must be a list, got {type(arguments).__name__}", "arguments=['--epochs', 3]")
-
-
 def _plain(value: Any) -> str:
     if isinstance(value, os.PathLike):
         return str(os.fspath(value))
@@ -297,14 +298,6 @@ def _target_name(target: Any) -> str:
     if not isinstance(name, str):
         raise SpecError(f"compute_target cannot be of type {type(target).__name__!r}", "give its name")
     return name or "local"
-
-
-def _docker(job: Command, config: RunConfiguration) -> None:
-    section = getattr(config.environment, "docker", None)
-    for docker in (section, config.docker):
-        size, arguments = getattr(docker, "shm_size", None), getattr(docker, "arguments", None)
-        if size or arguments:
-            job.set_resources(shm_size=size or None, docker_args=list(arguments or ()) or None)
 
 
 def _seconds(*given: Any) -> int | None:

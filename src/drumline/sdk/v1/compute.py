@@ -53,13 +53,10 @@ class ComputeTarget:
         """Raise UsageError: computes are attached by the command line."""
         raise UsageError("computes of that type cannot be attached", "drumline compute attach --help")
 
-    @property
-    def type(self) -> str:
-        return "AmlCompute"
-
-    provisioning_state = property(lambda self: "Succeeded")
-    provisioning_errors = property(lambda self: None)
-    location = property(lambda self: "local")
+    type = "AmlCompute"
+    provisioning_state = "Succeeded"
+    provisioning_errors = None
+    location = "local"
 
     @property
     def tags(self) -> dict[str, str]:

@@ -83,9 +83,6 @@ class RankRun(Run):
     def _metrics_folder(self) -> str:
         return metrics.run_dir_here(self._environ)
 
-    def _artifacts_folder(self) -> str:
-        return self._folder().path
-
 
 class OfflineRun(RunLog):
     """A run outside a job: it prints what is logged, as azureml does, and has no experiment."""
@@ -130,23 +127,13 @@ class OfflineRun(RunLog):
         for key, value in tags.items():
             self.tag(key, value)
 
-    def add_properties(self, properties: dict[str, str]) -> None:
-        """Do nothing: there is no job."""
-
     def get_file_names(self) -> list[str]:
         return []
 
-    def cancel(self) -> None:
-        """Do nothing: there is no job."""
-
-    def flush(self, timeout_seconds: float = 300) -> None:
-        """Do nothing: what is logged is printed at once."""
-
     def complete(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: there is no job."""
+        """Do nothing: there is no job, and what is logged is printed at once."""
 
-    def fail(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: there is no job."""
+    add_properties = cancel = fail = flush = complete
 
     def _emit(self, kind: str, name: str, value: Any) -> None:
         print(f"Attempted to log {kind} metric {name}:\n{value}")

@@ -27,12 +27,13 @@ from drumline.sdk.ml_client import MLClient
 from drumline.sdk.v1.assets.dataset import Dataset, FileDataset
 from drumline.sdk.v1.assets.datastore import Datastore
 from drumline.sdk.v1.assets.model import Model
+from drumline.sdk.v1.compute import ComputeTarget
+from drumline.sdk.v1.experiment import Experiment
 from drumline.sdk.v1.runs.run import Run
 from drumline.sdk.v1.scope import WorkspaceScope
 
 if TYPE_CHECKING:
     from drumline.sdk.v1.compute import AmlCompute
-    from drumline.sdk.v1.experiment import Experiment
 
 
 class Workspace(WorkspaceScope):
@@ -53,8 +54,8 @@ class Workspace(WorkspaceScope):
 
         Raises UsageError when there is none, or it is not one.
         """
-        found = MLClient.from_config(None, path=path, file_name=_file_name)
-        return Workspace(found.subscription_id, found.resource_group_name, found.workspace_name)
+        client = MLClient.from_config(None, path=path, file_name=_file_name)
+        return Workspace(client.subscription_id, client.resource_group_name, client.workspace_name)
 
     @staticmethod
     def get(
@@ -119,8 +120,6 @@ class Workspace(WorkspaceScope):
     @property
     def compute_targets(self) -> dict[str, AmlCompute]:
         """Return the computes of this machine, which all workspaces share."""
-        from drumline.sdk.v1.compute import ComputeTarget
-
         return {target.name: target for target in ComputeTarget.list(self)}
 
     def get_default_compute_target(self, type: str = "CPU") -> AmlCompute | None:
@@ -130,17 +129,17 @@ class Workspace(WorkspaceScope):
     @property
     def experiments(self) -> dict[str, Experiment]:
         """Return the experiments that have jobs."""
-        from drumline.sdk.v1.experiment import Experiment
-
         with self._here():
-            names = {one["experiment_name"] for one in description.show_jobs(listing.names(archived=None))}
+            names = {job["experiment_name"] for job in description.show_jobs(listing.names(archived=None))}
         return {name: Experiment(self, name) for name in sorted(names)}
 
     @property
     def environments(self) -> dict[str, Environment]:
         """Return the registered environments; Azure's own can be had by name and are not listed."""
         with self._here():
-            return _Environments({one.name: self._environment(one.name) for one in assets.all("environment")})
+            return _Environments(
+                {asset.name: self._environment(asset.name) for asset in assets.all("environment")}
+            )
 
     @property
     def datasets(self) -> dict[str, FileDataset]:
@@ -149,7 +148,7 @@ class Workspace(WorkspaceScope):
     @property
     def models(self) -> dict[str, Model]:
         """Return the latest version of each model."""
-        return {one.name: one for one in Model.list(self, latest=True)}
+        return {model.name: model for model in Model.list(self, latest=True)}
 
     @property
     def datastores(self) -> dict[str, Datastore]:
@@ -161,8 +160,6 @@ class Workspace(WorkspaceScope):
 
     def get_run(self, run_id: str) -> Run:
         """Return the run of that id. Raises NotFoundError."""
-        from drumline.sdk.v1.experiment import Experiment
-
         with self._here():
             described = description.show_job(run_id)
         return Run(Experiment(self, described["experiment_name"]), run_id)

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import tempfile
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from drumline.compat.pipeline_steps import Passed
 from drumline.contract import folder
 from drumline.contract.errors import NotFoundError, SpecError, UsageError
 from drumline.control.assets import assets
+from drumline.control.assets.asset_files import path_of
 from drumline.sdk.v1.assets.datastore import Consumed, parse_mode
 from drumline.spec.parts.io import Output
 from drumline.spec.registered.assets import Data
@@ -68,9 +72,6 @@ class FileDataset:
 
     def download(self, target_path: str | None = None, overwrite: bool = False, **kwargs: Any) -> list[str]:
         """Copy its files below ``target_path``, by default a new folder; their paths. Raises UsageError, OSError."""
-        import shutil
-        import tempfile
-
         place = os.path.abspath(target_path) if target_path else tempfile.mkdtemp()
         source = self._local()
         made = []
@@ -79,8 +80,7 @@ class FileDataset:
             if os.path.exists(target) and not overwrite:
                 raise UsageError(f"{target} exists", "pass overwrite=True to replace it")
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            found = source if os.path.isfile(source) else source + inside
-            shutil.copyfile(found, target)
+            shutil.copyfile(source if os.path.isfile(source) else source + inside, target)
             made.append(target)
         return made
 
@@ -94,8 +94,6 @@ class FileDataset:
 
     def _local(self) -> str:
         """Return its path on this machine. Raises NotFoundError, UsageError."""
-        from drumline.control.assets.asset_files import path_of
-
         with folder.workspace(self._workspace):
             return path_of(Data(name="data", path=self.path, type=self.type))
 
@@ -123,8 +121,6 @@ class FileDataset:
 
     def _default_input_name(self) -> str:
         """Return the name of an input that was given none; the same for the same data."""
-        from zlib import crc32
-
         text = self.name or os.path.basename(self.path.rstrip("/")) or "data"
         return f"input_{re.sub(r'[^A-Za-z0-9_]', '_', text)}_{crc32(self.path.encode()):08x}"
 

@@ -7,6 +7,7 @@ Source: https://learn.microsoft.com/python/api/azureml-core/azureml.core.datasto
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
@@ -72,8 +73,8 @@ class Datastore:
         Raises NotFoundError, UsageError, PlanError, OSError.
         """
         root = os.fspath(src_dir)
-        found = [os.path.join(parent, name) for parent, _, names in os.walk(root) for name in names]
-        self.upload_files(sorted(found), root, target_path, overwrite=overwrite)
+        files = [os.path.join(parent, name) for parent, _, names in os.walk(root) for name in names]
+        self.upload_files(sorted(files), root, target_path, overwrite=overwrite)
         return self.path(target_path)
 
     def upload_files(
@@ -85,8 +86,6 @@ class Datastore:
         show_progress: bool = True,
     ) -> Consumed:
         """Copy files, as ``upload``; each keeps its path relative to ``relative_root``, else its name."""
-        import shutil
-
         for file in map(os.fspath, files):
             inside = os.path.relpath(file, relative_root) if relative_root else os.path.basename(file)
             with self.workspace._here():
@@ -100,8 +99,6 @@ class Datastore:
         self, target_path: Any, prefix: str | None = None, overwrite: bool = False, **kwargs: Any
     ) -> int:
         """Copy the files below ``prefix``; return how many."""
-        import shutil
-
         with self.workspace._here():
             root = datastores.path_of(self.name, "")
             start = datastores.path_of(self.name, prefix or "")

@@ -11,6 +11,8 @@ from typing import Any
 
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.control.assets import assets
+from drumline.control.assets.asset_files import path_of
+from drumline.control.jobs.download import copy, explain_write_errors
 from drumline.sdk.v1.scope import WorkspaceScope
 from drumline.spec.registered import assets as spec
 
@@ -51,14 +53,14 @@ class Model:
         if not name:
             raise UsageError("a model's name is missing", "Model(ws, name='digits')")
         wanted = {"tags": tags, "properties": properties, "run_id": run_id}
-        found = [one for one in _find_assets(workspace, name) if _matches(one, version, wanted)]
-        if not found:
+        matching = [asset for asset in _find_assets(workspace, name) if _matches(asset, version, wanted)]
+        if not matching:
             which = f", version {version}" if version is not None else ""
             raise NotFoundError(
                 f"there is no matching model {name!r}{which}", "Model.list(ws) lists all models"
             )
         self.workspace: Any = workspace
-        self._take(found[0])
+        self._take(matching[0])
 
     @classmethod
     def _from_asset(cls, workspace: WorkspaceScope, asset: Any) -> Model:
@@ -99,11 +101,11 @@ class Model:
 
         Raises SpecError, PlanError for a path that leads nowhere.
         """
-        told = dict(zip(_FRAMEWORK_TAGS, (model_framework, model_framework_version), strict=True))
+        framework = dict(zip(_FRAMEWORK_TAGS, (model_framework, model_framework_version), strict=True))
         made = spec.Model(
             name=model_name,
             path=os.fspath(model_path),
-            tags={**(tags or {}), **{key: value for key, value in told.items() if value}},
+            tags={**(tags or {}), **{key: value for key, value in framework.items() if value}},
             properties=properties,
             description=description,
         )
@@ -122,23 +124,21 @@ class Model:
     ) -> list[Model]:
         """List all versions of one name or of all, newest first; ``latest``: the latest of each alone."""
         wanted = {"tags": tags, "properties": properties, "run_id": run_id}
-        found = [one for one in _find_assets(workspace, name, latest=latest) if _matches(one, None, wanted)]
-        return [Model._from_asset(workspace, one) for one in found]
+        return [
+            Model._from_asset(workspace, asset)
+            for asset in _find_assets(workspace, name, latest=latest)
+            if _matches(asset, None, wanted)
+        ]
 
     @staticmethod
     def get_model_path(model_name: str, version: Any = None, _workspace: Any = None) -> str:
         """Return its path on this machine; a rank looks in the job's workspace. Raises NotFoundError."""
-        from drumline.control.assets.asset_files import path_of
-
         workspace = _workspace or WorkspaceScope.of_rank()
         with workspace._here():
             return path_of(Model(workspace, model_name, version=version)._asset)
 
     def download(self, target_dir: str = ".", exist_ok: bool = False, exists_ok: bool | None = None) -> str:
         """Copy it to ``target_dir`` and return the path. Raises UsageError if that exists, unless ``exist_ok``."""
-        from drumline.control.assets.asset_files import path_of
-        from drumline.control.jobs.download import copy, explain_write_errors
-
         with self.workspace._here():
             source = path_of(self._asset)
         if not os.path.exists(source):

@@ -282,13 +282,9 @@ class Run(RunLog, RunFiles):
             cancel(self.id)
 
     def complete(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: a job ends as its ranks do."""
+        """Do nothing: a job ends as its ranks do, and what is logged is written at once."""
 
-    def fail(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: a job ends as its ranks do."""
-
-    def flush(self, timeout_seconds: float = 300) -> None:
-        """Do nothing: what is logged is written at once."""
+    fail = flush = complete
 
     def tag(self, key: str, value: str | None = None) -> None:
         text = str(value or "")
@@ -411,17 +407,17 @@ class HyperDriveRun(Run):
         self, top: int = 0, reverse: bool = False, **kwargs: Any
     ) -> list[dict[str, Any]]:
         """List trials, the best first, or last; ``top``: how many, 0: all."""
-        ranked = sorted(self._trials(), key=lambda one: (one.get("rank") is None, one.get("rank") or 0))
-        told = [
+        ranked = sorted(self._trials(), key=lambda trial: (trial.get("rank") is None, trial.get("rank") or 0))
+        chosen = (ranked[::-1] if reverse else ranked)[: top or None]
+        return [
             {
-                "run_id": one.get("trial"),
-                "hyperparameters": json.dumps(one.get("params") or {}),
-                "best_primary_metric": one.get("metric"),
-                "status": one.get("status"),
+                "run_id": trial.get("trial"),
+                "hyperparameters": json.dumps(trial.get("params") or {}),
+                "best_primary_metric": trial.get("metric"),
+                "status": trial.get("status"),
             }
-            for one in (ranked[::-1] if reverse else ranked)
+            for trial in chosen
         ]
-        return told[:top] if top else told
 
     def get_hyperparameters(self) -> dict[str, str]:
         """Return the parameters by trial, as JSON."""

@@ -438,7 +438,7 @@ class Plan(NamedTuple):
 
             raise DamagedError(f"the plan is damaged: {type(error).__name__}: {error}") from error
         for task in (task for node in plan.nodes for task in node.ranks):
-            parts = task.log.split("/")
+            parts = str(task.log).split("/")
             # A job can write a plan too.
             if len(parts) != 2 or any(part in ("", ".", "..") for part in parts):
                 raise ValueError(f"the log {task.log!r} is not in the run folder")

@@ -40,7 +40,8 @@ snapshots, assets and metrics are in it. Computes, defaults and the line before 
     clocks.json      the clocks of nodes that are several machines: when each node's monotonic clock was 0, by ours
     log_times/       when each log grew, a file for a node in an attempt: ``contract/log_times.py``
 
-All of it is for its owner alone: folders 0700, our files 0600.
+All of it is for its owner alone: folders 0700, our files 0600. The job can write to it, so its files are opened by
+``open_plain`` and read no further than a limit; what does not parse is damaged.
 """
 
 from __future__ import annotations
@@ -412,23 +413,20 @@ def load_plain(path: str, most: int = _MOST_BYTES) -> bytes:
 
 def open_plain(path: str) -> BinaryIO:
     """Open a plain file of a run folder to read it. Raises OSError for a pipe, a link or a device, at once."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a plain file", path)
-    return open(descriptor, "rb")
+    return open(_open_regular(path, os.O_NOFOLLOW), "rb")
 
 
 def open_text(path: str, errors: str = "strict") -> TextIO:
-    """
-    Open a plain file of a home to read it, also by a link of its owner's. Raises OSError for a pipe or a device, at
-    once.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    """Open a plain file of a home to read it, also by a link of its owner's. Raises OSError as ``open_plain``."""
+    return open(_open_regular(path, 0), encoding="utf-8", errors=errors)
+
+
+def _open_regular(path: str, flags: int) -> int:
+    descriptor = os.open(path, flags | os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a plain file", path)
-    return open(descriptor, encoding="utf-8", errors=errors)
+    return descriptor
 
 
 def private_folder(path: str) -> None:

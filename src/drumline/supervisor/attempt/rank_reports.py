@@ -59,17 +59,11 @@ class RankReports:
             return self._clocks.wall(node, at)
 
         evidence = exit_evidence.record_evidence(message, wall)
-        if self._plan.launcher is not None and lost_peer.explain_mpi_code(message.code):
-            evidence["lost_peer"] = lost_peer.explain_mpi_code(message.code)
-        exited = e.RankExited(
-            wall(message.at),
-            message.rank,
-            node,
-            message.code,
-            message.signal,
-            message.error,
-            evidence or None,
-        )
+        lost = lost_peer.explain_mpi_code(message.code) if self._plan.launcher else ""
+        if lost:
+            evidence["lost_peer"] = lost
+        how = (message.code, message.signal, message.error)
+        exited = e.RankExited(wall(message.at), message.rank, node, *how, evidence or None)
         if self._world:
             self._world.end()
         self._record(exited)

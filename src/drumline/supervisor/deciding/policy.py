@@ -410,7 +410,10 @@ class Policy:
             return []
         match timer:
             case "join":
-                return self._expire_join()
+                missing = sorted(self._expected - self._answered)
+                what = ", ".join(f"node {node}" for node in missing)
+                reason = f"{what} did not answer within {format_seconds(self._join_timeout_s)}"
+                return self._fail(h.Finish(status.FAILED, h.NODE_LOST_CODE, reason, node=missing[0]))
             case "start":
                 return self._expire_start()
             case "limit":
@@ -430,12 +433,6 @@ class Policy:
                 return self._empty(0.0)
             case _:
                 return self._over()
-
-    def _expire_join(self) -> list[h.Instruction]:
-        missing = sorted(self._expected - self._answered)
-        what = ", ".join(f"node {node}" for node in missing)
-        reason = f"{what} did not answer within {format_seconds(self._join_timeout_s)}"
-        return self._fail(h.Finish(status.FAILED, h.NODE_LOST_CODE, reason, node=missing[0]))
 
     def _expire_limit(self) -> list[h.Instruction]:
         if self._end is not None:

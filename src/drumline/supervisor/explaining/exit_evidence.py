@@ -53,28 +53,22 @@ _RECORDED_WHERE_KNOWN = ("crash", "gave_up", "sent_by", "shared_memory")
 
 def record_evidence(ended: RankEnded, wall: Callable[[float], float]) -> RecordedEvidence:
     """Return the evidence for the event of a rank's end; ``wall`` makes seconds since 1970 of the rank's times."""
-    evidence, recorded = ended.evidence, _record_facts(ended, wall)
-    failure = choose_failure(evidence, ended.at) if evidence else None
-    if failure:
-        rest = {name: value for name, value in failure.items() if name not in ("at", "pid", "saved_to")}
-        recorded["failure"] = cast("RecordedFailure", {**rest, "time": wall(failure["at"])})
-    return recorded
-
-
-def _record_facts(ended: RankEnded, wall: Callable[[float], float]) -> RecordedEvidence:
-    evidence = ended.evidence
-    recorded: RecordedEvidence = {}
+    evidence, recorded = ended.evidence, cast("RecordedEvidence", {})
     if evidence is None:
         return recorded
     if evidence.left_at is not None:
         recorded["left"] = wall(evidence.left_at)
     if evidence.told_at is not None or ended.code != 0:
         recorded["told"] = None if evidence.told_at is None else wall(evidence.told_at)
-    if ended.code == 0:
-        return recorded
-    facts = {name: getattr(evidence, name) for name in _RECORDED}
-    facts |= {name: fact for name in _RECORDED_WHERE_KNOWN if (fact := getattr(evidence, name))}
-    return cast("RecordedEvidence", {**recorded, **facts})
+    if ended.code != 0:
+        facts = {name: getattr(evidence, name) for name in _RECORDED}
+        facts |= {name: fact for name in _RECORDED_WHERE_KNOWN if (fact := getattr(evidence, name))}
+        recorded = cast("RecordedEvidence", {**recorded, **facts})
+    failure = choose_failure(evidence, ended.at)
+    if failure:
+        rest = {name: value for name, value in failure.items() if name not in ("at", "pid", "saved_to")}
+        recorded["failure"] = cast("RecordedFailure", {**rest, "time": wall(failure["at"])})
+    return recorded
 
 
 def choose_failure(evidence: ExitEvidence, at: float) -> ChosenFailure | None:

@@ -153,7 +153,7 @@ class _Groups(NamedTuple):
 
 def _group_others(who: RankExited, others: Sequence[RankExited], stopped_after: float | None) -> _Groups:
     groups = _Groups([], [], [], "", [])
-    said = []
+    said, first_end = [], _describe_end(who)
     for one in sorted(others, key=lambda other: other.rank):
         gone = lost_peer.find_lost_peer(one)
         if gone:
@@ -161,7 +161,7 @@ def _group_others(who: RankExited, others: Sequence[RankExited], stopped_after: 
             said.append(gone)
         elif not _is_own(one, stopped_after):
             groups.stopped.append(one.rank)
-        elif _is_alike(one, who):
+        elif _describe_end(one) == first_end:
             groups.alike.append(one.rank)
         else:
             groups.apart.append(one.rank)
@@ -172,10 +172,9 @@ _OWN_DETAIL = compile_late(r"0x[0-9a-f]+|\d+")
 """Ranks that fail alike differ in their numbers, ports, processes, addresses and bytes."""
 
 
-def _is_alike(one: RankExited, other: RankExited) -> bool:
-    """Return whether two ranks say the same of their end, apart from numbers, of which their codes count."""
-    causes = [_OWN_DETAIL.sub("0", exit_messages.describe_cause(exit_)) for exit_ in (one, other)]
-    return causes[0] == causes[1] and (one.code, one.signal) == (other.code, other.signal)
+def _describe_end(exit_: RankExited) -> tuple[str, int | None, int | None]:
+    """Describe an end so that those of ranks that failed alike are equal: apart from numbers, but for their codes."""
+    return _OWN_DETAIL.sub("0", exit_messages.describe_cause(exit_)), exit_.code, exit_.signal
 
 
 def _compose_reason(

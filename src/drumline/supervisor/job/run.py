@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from typing import TYPE_CHECKING
@@ -68,8 +69,11 @@ def _run_on(
     nodes: Nodes, folder: SupervisedFolder, plan: Plan, requests: EndRequests, secrets: Mapping[str, str]
 ) -> h.Finish:
     history = JobHistory(folder)
-    over = _read_kept_end(folder) if plan.uploads else None
-    if over:
+    over = None
+    if plan.uploads:
+        with contextlib.suppress(TypeError):
+            over = h.Finish(**(folder.read_json(folder.ended) or {}))
+    if over and over.status in status.TERMINAL:
         # The supervisor before this one was killed while it uploaded outputs.
         return _finish(folder, _start_tracking(folder, plan), requests, over)
     canceled = prepare(folder, plan, requests, history)
@@ -88,15 +92,6 @@ def _run_on(
     if plan.uploads:
         run_quietly(lambda: folder.write(folder.ended, json.dumps(end._asdict())))
     return _finish(folder, plan, requests, end)
-
-
-def _read_kept_end(folder: SupervisedFolder) -> h.Finish | None:
-    """Return how the last attempt ended, where an earlier supervisor kept that and no other is to follow."""
-    try:
-        end = h.Finish(**(folder.read_json(folder.ended) or {}))
-    except TypeError:
-        return None
-    return end if end.status in status.TERMINAL else None
 
 
 def _finish(folder: SupervisedFolder, plan: Plan, requests: EndRequests, end: h.Finish) -> h.Finish:

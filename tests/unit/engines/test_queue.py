@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumline.contract import identity
-from drumline.contract.errors import EngineError
 from drumline.engines.local.queue import JobQueue, QueueEntry
 
 
@@ -112,26 +111,88 @@ def test_a_job_that_lacks_gpus_says_so(queue):
     assert queue.advance(entry(2, 1, 2)).reason == "waiting for 1 of 2 GPUs held by job job1"
 
 
-@pytest.mark.parametrize("text", ["", "\0\0\0", "[]"])
-def test_an_empty_file_is_an_empty_queue(queue, tmp_path, text):
+@pytest.mark.parametrize("text", ["", "[", "{}", "null", '[{"job": 1}]', "[1]", '[{"unknown": 1}]'])
+def test_a_damaged_file_is_an_empty_queue(queue, tmp_path, text):
     (tmp_path / "queue" / "line.json").write_text(text)
     assert starts(queue, entry(1, 4)) == [True]
-
-
-@pytest.mark.parametrize("text", ["[", "null", "[1]", '[{"job": "a"}]', "[" * 5000])
-def test_nothing_starts_beside_jobs_of_a_damaged_file(queue, tmp_path, text):
-    starts(queue, entry(1, 4))
-    (tmp_path / "queue" / "line.json").write_text(text)
-    with pytest.raises(EngineError, match=r"the queue of this machine is damaged: .*/line\.json"):
-        queue.advance(entry(2, 1))
-    queue.leave(who(1))
-    assert queue.list_entries() == []
 
 
 def edited(tmp_path, change):
     """The file as another version, or somebody's editor, left it."""
     path = tmp_path / "queue" / "line.json"
     path.write_text(change(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace('"job": "job2"', '"job": "job2", "of_tomorrow": {"a": 1}'),
+        lambda text: text.replace('"cores": 1, "gpu_count": 1', '"cores": null, "gpu_count": 1'),
+        lambda text: text.replace('"gpus": ["2"]', '"gpus": 7'),
+        lambda text: text.replace('"gpus": ["2"]', '"gpus": [["2"]]'),
+        lambda text: text.replace('"gpus": ["2"], ', ""),
+        lambda text: text.replace('"pid": 2', '"pid": 2 2'),
+        lambda text: text[: text.index('"job": "job2"')],
+        lambda text: text.replace('"who": {"pid": 2', '"whom": {"pid": 2'),
+    ],
+)
+def test_a_damaged_entry_frees_nothing_that_others_hold(queue, tmp_path, change):
+    """One entry that could not be parsed emptied the queue, and GPUs in use were granted again."""
+    assert starts(queue, entry(1, 1, 2), entry(2, 1, 1)) == [True, True]
+    edited(tmp_path, change)
+    third = entry(3, 1, 2)
+    queue.advance(third)
+    assert not {"0", "1"} & set(third.gpus)
+    queue.leave(who(3))
+    assert starts(queue, entry(4, 4)) == [False]
+
+
+@pytest.mark.parametrize("of", ['"gpus": ["2"]', '"cores": 1', '"running": true'])
+def test_who_lives_and_does_not_say_what_it_holds_holds_everything(queue, living, tmp_path, of):
+    starts(queue, entry(1, 1, 2), entry(2, 1, 1))
+    edited(
+        tmp_path,
+        lambda text: of.split(":")[0].join(
+            [text[: text.rindex(of)], ": {}" + text[text.rindex(of) + len(of) :]]
+        ),
+    )
+    assert queue.advance(entry(3, 1)).reason == "waiting for 1 of 1 cores held by job job1 and job job2"
+    living.discard(2)
+    assert starts(queue, entry(3, 1, 2)) == [True]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace('"cores": 1', '"cores": -5'),
+        lambda text: text.replace('"cores": 1', '"cores": -1e9'),
+        lambda text: text.replace('"gpu_count": 1', '"gpu_count": -1'),
+        lambda text: text.replace('"gpus": ["0"]', '"gpus": []'),
+        lambda text: text[:-2] + "\0]",
+        lambda text: text.replace('"gpus": ["0"]', '"gpus": ["0\n'),
+        lambda text: text[: text.index('"cores"')],
+        lambda text: text.replace('"job"', "\0" * 5),
+        lambda text: text.replace('"pid": 1', '"pid": 1 7'),
+    ],
+)
+def test_a_live_job_whose_entry_is_impossible_or_illegible_holds_everything(queue, tmp_path, change):
+    """With fewer than no cores, or in a line that cannot be parsed, it held nothing, and others ran beside it."""
+    starts(queue, entry(1, 1, 1))
+    edited(tmp_path, change)
+    blocked = queue.advance(entry(2, 1))
+    assert blocked.reason.startswith("waiting for 1 of 1 cores held by job ")
+    assert blocked.holders[0]["pid"] == 1
+    assert starts(queue, entry(1, 1, 1)) == [True]
+    queue.leave(who(1))
+    assert starts(queue, entry(2, 1, 1)) == [True]
+
+
+def test_who_waits_takes_its_place_again_where_its_entry_was_damaged(queue, tmp_path):
+    starts(queue, entry(1, 4), entry(2, 4), entry(3, 1))
+    edited(tmp_path, lambda text: text.replace('"job": "job2"', '"job": 2'))
+    assert starts(queue, entry(2, 4), entry(3, 1)) == [False, False]
+    queue.leave(who(1))
+    assert starts(queue, entry(3, 1), entry(2, 4), entry(3, 1)) == [False, True, False]
 
 
 def test_what_another_version_says_of_its_entry_is_kept(queue, tmp_path):
@@ -170,6 +231,16 @@ def test_whatever_happens_nobody_gets_what_another_has_and_order_is_kept(tmp_pat
                 running.add(number)
             assert started == (number in running)
             assert sum(wanted[other] for other in running) <= 4
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{", "[1]", '[{"job": "x"}]', '[{"job": "a", "who": "b", "cores": 1, "gpu_count": 0}]', "[" * 5000],
+)
+def test_a_damaged_file_holds_up_nobody(queue, tmp_path, content):
+    starts(queue, entry(1, 1))
+    (tmp_path / "queue" / "line.json").write_text(content)
+    assert starts(queue, entry(2, 4)) == [True]
 
 
 def test_a_lock_that_is_held_is_a_reason_to_wait_and_not_a_hang(queue, tmp_path, monkeypatch):

@@ -12,13 +12,14 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import select
 import signal
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import identity
-from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder, base_home, open_text, private_folder, write_whole
 from drumline.contract.ownership import lock_file
 from drumline.contract.record import NamedTuple
@@ -37,14 +38,23 @@ _LOCK_TIMEOUT_S = 1.0
 _TRIES = 10
 """To leave the queue: another process holds the lock for milliseconds, or is stopped."""
 
-_FIELDS = ("job", "who", "cores", "gpu_count", "gpus", "running", "folder", "top")
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "job": str,
+    "who": dict,
+    "cores": int,
+    "gpu_count": int,
+    "gpus": (list, tuple),
+    "running": bool,
+    "folder": str,
+    "top": str,
+}
+_NEEDED = {"job", "who", "cores", "gpu_count", "gpus", "running"}
+_LEGIBLE = re.compile(r'"(job|folder|pid|started|boot|space)":\s*(?:(\d{1,18})|"([^"\\]*)")')
+"""What a line that is not JSON any more still says of a job and its supervisor."""
 
 
 class QueueEntry:
-    """
-    One job in the queue. ``who``: the identity of its supervisor. ``folder``: its run folder; names may repeat.
-    ``top``: the pipeline or sweep that it is part of; empty for none.
-    """
+    """One job in the queue. ``who``: the identity of its supervisor. ``folder``: its run folder; names may repeat."""
 
     def __init__(
         self,
@@ -55,7 +65,7 @@ class QueueEntry:
         gpus: tuple[str, ...] = (),
         running: bool = False,
         folder: str = "",
-        top: str = "",
+        rest: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.job = job
         self.who = who
@@ -64,19 +74,17 @@ class QueueEntry:
         self.gpus = tuple(gpus)
         self.running = running
         self.folder = folder
-        self.top = top
-        self._rest: dict[str, Any] = {}
+        self.top = ""
+        """The pipeline or sweep that it is part of; empty for none."""
+
+        self._rest = rest
         """Keys that another version of Drumline has written."""
 
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> QueueEntry:
-        """Return the entry. Raises TypeError for a damaged one."""
-        entry = cls(**{name: data[name] for name in _FIELDS if name in data})
-        entry._rest = {name: value for name, value in data.items() if name not in _FIELDS}
-        return entry
+        self.is_damaged = False
+        """Its supervisor lives, but its position or its resources cannot be read."""
 
     def as_data(self) -> dict[str, Any]:
-        return {**self._rest, **{name: getattr(self, name) for name in _FIELDS}}
+        return {**self._rest, **{name: getattr(self, name) for name in _KINDS}}
 
 
 class Blocked(NamedTuple):
@@ -102,11 +110,7 @@ class JobQueue:
         private_folder(folder)
 
     def advance(self, entry: QueueEntry) -> Blocked | None:
-        """
-        Join the queue if not in it, and start if it is this job's turn: None, and ``entry.gpus`` is filled in.
-
-        Raises EngineError for a damaged file: the jobs in it may hold anything.
-        """
+        """Join the queue if not in it, and start if it is this job's turn: None, and ``entry.gpus`` is filled in."""
         try:
             return self._advance(entry)
         except BlockingIOError:
@@ -114,10 +118,12 @@ class JobQueue:
 
     def _advance(self, entry: QueueEntry) -> Blocked | None:
         with self._entries() as entries:
-            mine = next((other for other in entries if other.who == entry.who), None)
+            mine = next((other for other in entries if _is_of(other, entry.who)), None)
             if mine is None:
                 mine = entry
                 entries.append(mine)
+            elif mine.is_damaged:
+                entries[entries.index(mine)] = mine = entry
             if mine.running:
                 entry.gpus = mine.gpus
                 return None
@@ -137,11 +143,11 @@ class JobQueue:
         for _ in range(_TRIES):
             try:
                 with self._entries() as entries:
-                    entries[:] = [entry for entry in entries if entry.who != who]
+                    entries[:] = [entry for entry in entries if not _is_of(entry, who)]
                     self._wake_first(entries)
             except BlockingIOError:
                 continue
-            except (OSError, EngineError):
+            except OSError:
                 # The entry counts for nothing as soon as this process has ended.
                 return
             return
@@ -150,7 +156,7 @@ class JobQueue:
         """Return the live entries in order, without the lock: nothing is changed."""
         try:
             return [entry for entry in self._read() if identity.is_alive(entry.who)]
-        except (OSError, EngineError):
+        except OSError:
             return []
 
     def explain(self, entry: QueueEntry, entries: list[QueueEntry]) -> Blocked | None:
@@ -212,15 +218,67 @@ class JobQueue:
     def _read(self) -> list[QueueEntry]:
         try:
             with open_text(self._path, "replace") as file:
-                # A power failure leaves zeros, and no supervisor.
-                text = file.read().strip("\0")
+                text = file.read()
         except FileNotFoundError:
             return []
-        try:
-            return [QueueEntry.from_data(data) for data in json.loads(text or "[]")]
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            hint = "delete it when no job runs on this machine"
-            raise EngineError(f"the queue of this machine is damaged: {self._path}", hint) from error
+        return [entry for data in _parse_file(text) if (entry := self._parse_entry(data)) is not None]
+
+    def _parse_entry(self, data: object) -> QueueEntry | None:
+        """
+        Return one entry, or None where it does not name its supervisor.
+
+        Keys of another version are kept. A live entry whose resources cannot be read counts as running on the whole
+        machine: granting its GPUs to a second job is worse than letting that one wait.
+        """
+        who = data.get("who") if isinstance(data, dict) else None
+        if not isinstance(data, dict) or not isinstance(who, dict) or type(who.get("pid")) is not int:
+            return None
+        known: dict[str, Any] = {
+            name: data[name] for name, kind in _KINDS.items() if isinstance(data.get(name), kind)
+        }
+        rest = {name: value for name, value in data.items() if name not in _KINDS}
+        if _is_possible(known):
+            top = known.pop("top", "")
+            entry = QueueEntry(**known, rest=rest)
+            entry.top = top
+            return entry
+        job, folder = (known.get(name, "") for name in ("job", "folder"))
+        damaged = QueueEntry(
+            job or f"of process {who['pid']}", who, self._cores, 0, self._gpus, True, folder, rest
+        )
+        damaged.is_damaged = True
+        return damaged
+
+
+def _is_of(entry: QueueEntry, who: dict[str, Any]) -> bool:
+    """Return whether the entry is of that supervisor, as far as a damaged one still names it."""
+    return entry.who.items() <= who.items()
+
+
+def _is_possible(known: Mapping[str, Any]) -> bool:
+    """Return whether these are values that a supervisor writes: none missing, and none that holds less than nothing."""
+    if not known.keys() >= _NEEDED or not all(isinstance(gpu, str) for gpu in known["gpus"]):
+        return False
+    has_its_gpus = not known["running"] or len(known["gpus"]) == known["gpu_count"]
+    return min(known["cores"], known["gpu_count"]) >= 0 and has_its_gpus
+
+
+def _parse_file(text: str) -> list[object]:
+    """Parse the file. Each entry has a line of its own, so the other lines of a damaged file still count."""
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        return [_parse_line(line.strip().strip("[],")) for line in text.splitlines()]
+    return whole if isinstance(whole, list) else []
+
+
+def _parse_line(line: str) -> object:
+    """Parse one line of a damaged file; of one that cannot be parsed, return its job and its supervisor alone."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        legible = {name: int(number) if number else text for name, number, text in _LEGIBLE.findall(line)}
+        return {**{name: legible.pop(name) for name in ("job", "folder") if name in legible}, "who": legible}
 
 
 def _describe_job(entry: QueueEntry, seen_by: QueueEntry) -> str:
@@ -285,9 +343,9 @@ class LocalAllocation(Allocation):
     def wait(self, on_wait: Callable[[str], None], canceled: Callable[[], bool], wake: int) -> bool:
         wanted_gpus = min(sum(node.gpu_count for node in self._plan.nodes), len(self._gpus))
         cores = min(self._plan.cores_wanted, len(machine.cores()))
-        root = self._plan.user_env.get("AZUREML_ROOT_RUN_ID", "")
-        top = "" if root == self._plan.job else root
-        entry = QueueEntry(self._plan.job, self._who, cores, wanted_gpus, folder=self._folder.path, top=top)
+        entry = QueueEntry(self._plan.job, self._who, cores, wanted_gpus, folder=self._folder.path)
+        top = self._plan.user_env.get("AZUREML_ROOT_RUN_ID", "")
+        entry.top = "" if top == self._plan.job else top
         told = ""
         while (blocked := self._queue.advance(entry)) is not None:
             if blocked.reason != told:

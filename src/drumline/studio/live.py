@@ -180,7 +180,7 @@ class Live:
 
     def _find_feed(self, workspace: str) -> Feed:
         if workspace not in self._feeds:
-            self._feeds[workspace] = Feed(*self._tables.here())
+            self._feeds[workspace] = Feed(self._tables.here())
         return self._feeds[workspace]
 
     def _catch_up(self, viewer: Viewer, text: str) -> None:

@@ -13,7 +13,6 @@ import gc
 import sys
 import threading
 from collections import OrderedDict
-from typing import NamedTuple
 
 from anyio import to_thread
 
@@ -31,22 +30,17 @@ _MALLOC = {-8: 1, -1: 1 << 17, -3: 1 << 17}
 """M_ARENA_MAX, M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of malloc.h."""
 
 
-class HomeList(NamedTuple):
-    table: JobTable
-    figures: RowFigures
-
-
 class Tables:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._lists: OrderedDict[str, HomeList] = OrderedDict()
+        self._lists: OrderedDict[str, RowFigures] = OrderedDict()
 
-    def here(self) -> HomeList:
+    def here(self) -> RowFigures:
         """Return the list of the current workspace."""
         with self._lock:
             found = self._lists.get(home())
             if found is None:
-                found = self._lists[home()] = HomeList(JobTable(), RowFigures())
+                found = self._lists[home()] = RowFigures(JobTable())
             self._lists.move_to_end(home())
             while len(self._lists) > _MOST_HOMES:
                 self._lists.popitem(last=False)

@@ -37,7 +37,7 @@ def test_a_job_that_cannot_be_read_does_not_hide_the_others(drumline_home, monke
     rows = {row["name"]: row for row in map(describe_row, page.jobs)}
     assert rows.keys() == {"bad", "good"}
     assert "damaged" in rows["bad"]["sentence"]
-    assert RowFigures().describe(table, page.jobs, sparks=True)
+    assert RowFigures(table).describe(page.jobs, sparks=True)
 
 
 def test_a_look_that_fails_is_not_the_last_one(capsys):
@@ -62,7 +62,7 @@ def test_a_look_that_fails_is_not_the_last_one(capsys):
         table = Table()
 
         def here(self):
-            return self.table, None
+            return self
 
     async def watch():
         nonlocal loop

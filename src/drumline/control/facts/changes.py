@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from drumline.contract.folder import RunFolder
-    from drumline.control.facts.table import JobTable, RowFigures
+    from drumline.control.facts.table import RowFigures
 
 
 _MOST_BYTES = 1 << 20
@@ -153,8 +153,8 @@ class Message(NamedTuple):
 class Feed:
     """The news of one home, for many viewers. Used by one thread at a time, with the home's workspace chosen."""
 
-    def __init__(self, table: JobTable, figures: RowFigures) -> None:
-        self._table = table
+    def __init__(self, figures: RowFigures) -> None:
+        self._table = table = figures.table
         self._figures = figures
         self._watches: dict[str, JobWatch] = {}
         self._measured = time.monotonic()
@@ -209,7 +209,7 @@ class Feed:
             return
         running = [job for job in self._table.overviews() if not job.is_final and job.started is not None]
         if running:
-            self._figures.describe(self._table, running[:_MOST_RUNNING])
+            self._figures.describe(running[:_MOST_RUNNING])
         self._measured = time.monotonic()
 
 

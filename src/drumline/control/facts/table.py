@@ -12,7 +12,7 @@ import glob
 import os
 import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
@@ -392,35 +392,27 @@ def summarize(jobs: Iterable[JobOverview]) -> str:
 
 
 class RowFigures:
-    """The metrics of the jobs on a page, and small curves of them. Used by several threads; keeps the latest few."""
+    """The metrics of a table's jobs, and small curves of them. Used by several threads; keeps the latest few."""
 
-    def __init__(self) -> None:
-        self._sparks: OrderedDict[tuple[str, float | None], list[float | None]] = OrderedDict()
+    def __init__(self, table: JobTable) -> None:
+        self.table = table
+        self._sparks: dict[tuple[str, float | None], list[float | None]] = {}
         self._read: dict[str, float] = {}
 
-    def describe(
-        self, table: JobTable, jobs: Sequence[JobOverview], *, sparks: bool = False
-    ) -> list[dict[str, Any]]:
+    def describe(self, jobs: Sequence[JobOverview], *, sparks: bool = False) -> list[dict[str, Any]]:
         """Return the rows of jobs with as many metrics as can be read in time."""
         deadline = time.monotonic() + _FIGURES_S
         known = KnownJobs()
         known.load([job.name for job in jobs if not job.has_metric])
-        rows, found = [], []
-        for job in jobs:
-            full = self._add_metric(known, table, job, deadline)
-            if full is not job:
-                found.append(full)
-            row = describe_row(full)
-            if sparks:
-                row["spark"] = self._find_spark(full, deadline)
-            rows.append(row)
+        measured = [self._add_metric(known, job, deadline) for job in jobs]
         known.keep()
-        table.add_metrics(found)
-        return rows
+        self.table.add_metrics(job for job, before in zip(measured, jobs, strict=True) if job is not before)
+        return [
+            describe_row(job) | ({"spark": self._find_spark(job, deadline)} if sparks else {})
+            for job in measured
+        ]
 
-    def _add_metric(
-        self, known: KnownJobs, table: JobTable, job: JobOverview, deadline: float
-    ) -> JobOverview:
+    def _add_metric(self, known: KnownJobs, job: JobOverview, deadline: float) -> JobOverview:
         if job.has_metric and job.is_final:
             return job
         now = time.monotonic()
@@ -441,9 +433,9 @@ class RowFigures:
         key = (job.name, job.metric[1] if not job.is_final else None)
         kept = self._sparks.get(key)
         if kept is None and time.monotonic() < deadline:
+            if len(self._sparks) > _MOST_SPARKS:
+                self._sparks.clear()
             kept = self._sparks[key] = _read_spark(job.name, job.metric[0])
-            while len(self._sparks) > _MOST_SPARKS:
-                self._sparks.popitem(last=False)
         return kept or None
 
 

@@ -32,7 +32,8 @@ _ALL = "*"
 
 def list_jobs(request: Request) -> dict[str, Any]:
     wanted = query(request)
-    table, figures = request.app.state.tables.here()
+    figures = request.app.state.tables.here()
+    table = figures.table
     offset, limit = wanted.number("offset", 0, 0), wanted.number("limit", 100, 0, 1000)
     page = find_page(table, _read_filters(wanted), wanted.text("sort") or "-created", offset, limit)
     return {
@@ -41,7 +42,7 @@ def list_jobs(request: Request) -> dict[str, Any]:
         "matched": page.matched,
         "counts": page.counts,
         "pending": table.waiting_count,
-        "jobs": figures.describe(table, page.jobs, sparks=wanted.flag("spark")),
+        "jobs": figures.describe(page.jobs, sparks=wanted.flag("spark")),
     }
 
 

@@ -104,18 +104,16 @@ def test_no_process_of_a_job_reads_bashrc(kind, level, cli, tmp_path, drumline_h
         assert one["input"] == "/dev/null"
 
 
-@pytest.mark.parametrize(("given", "kind"), [("echo given |", "socket"), ("</dev/null", "/dev/null")])
-def test_a_command_on_another_node_reads_no_bashrc_whatever_its_input_is(
-    given, kind, cli, tmp_path, monkeypatch
-):
-    """A bash of level 1 with a socket for its input takes itself for started by rshd."""
+@pytest.mark.parametrize(("given", "kind"), [("echo given |", "pipe"), ("</dev/null", "/dev/null")])
+def test_the_input_of_a_command_on_another_node_is_no_socket(given, kind, cli, tmp_path, monkeypatch):
+    """Without level and variables of its own, a bash there has only its input to judge by."""
     (tmp_path / ".bashrc").write_text(BASHRC)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("SHLVL", raising=False)
-    there = "readlink /proc/self/fd/0; bash -c cat"
+    there = "readlink /proc/self/fd/0; env -i HOME=$HOME bash -c cat"
     line = f"{given} ssh 127.0.0.2 '{there}'" if "|" in given else f"ssh 127.0.0.2 '{there}' {given}"
     done = cli("run", "--nodes", "2", "--once", "--", "sh", "-c", line, cwd=tmp_path)
     assert done.rc == 0, done.err
     said = done.out.splitlines()
     assert said[0].partition(":")[0] == kind
-    assert said[1:] == (["given"] if kind == "socket" else [])
+    assert said[1:] == (["given"] if kind == "pipe" else [])

@@ -160,6 +160,7 @@ class Agent:
         """
         Hear the launcher; False when a request failed for want of something on this node, which the supervisor is told.
         """
+        launching.helpers.hear(ready)
         # A launcher lets go of ranks because one has failed, or one fails because it was let go of: the order tells.
         self._tell_exits(ready, launching.socket.first(ready))
         try:

@@ -19,6 +19,7 @@ from drumline.node.agent import processes
 from drumline.node.agent.environment import SHARED_MEMORY_VARIABLES
 from drumline.node.launcher import launcher_log, ssh_shim
 from drumline.node.launcher.launcher_socket import LauncherSocket
+from drumline.node.launcher.stdin_relays import StdinRelays
 
 if TYPE_CHECKING:
     import select
@@ -65,7 +66,7 @@ class Launching:
         self._address = address
         self._ranks = ranks
         self._tell = tell
-        self.helpers = Helpers(environment, children)
+        self.helpers = Helpers(environment, children, poller)
         self.socket = LauncherSocket(environment.scratch, address, self._on_request, self._on_gone)
         self.socket.register(poller)
         environment.bin = self.socket.bin
@@ -247,17 +248,24 @@ class _Helper(NamedTuple):
 
 
 class Helpers:
-    """Processes that help ranks."""
+    """Processes that help ranks; their standard input is served with the agent's other descriptors."""
 
-    def __init__(self, environment: JobEnvironment, children: Children) -> None:
+    def __init__(self, environment: JobEnvironment, children: Children, poller: select.epoll) -> None:
         self._environment = environment
         self._children = children
+        self._poller = poller
         self._by_pid: dict[int, _Helper] = {}
+        self._relays: StdinRelays | None = None
         self._log = ""
         """The launcher's."""
 
     def pids(self) -> list[int]:
         return list(self._by_pid)
+
+    def hear(self, ready: Sequence[int]) -> None:
+        """Pass on what came for their standard input."""
+        if self._relays:
+            self._relays.hear(set(ready))
 
     def start_launcher(self, launcher: m.LauncherTask) -> None:
         variables = {**self._environment.helper_variables(), **launcher.env}
@@ -270,8 +278,16 @@ class Helpers:
         argv = ["/bin/bash", "-c", message.command]
         launch = self._environment.launch
         name = launch.host_name if launch.by_launcher or _DAEMON in message.command else ""
-        variables = self._environment.helper_variables()
-        self._start(message.id, argv, variables, back=back, has_input=message.has_input, host_name=name)
+        feed = -1
+        if message.has_input:
+            self._relays = self._relays or StdinRelays(self._poller)
+            feed = self._relays.open(*back)
+        try:
+            variables = self._environment.helper_variables()
+            self._start(message.id, argv, variables, back=back, feed=feed, host_name=name)
+        finally:
+            if feed >= 0:
+                os.close(feed)
 
     def _start(self, number: int, argv: list[str], variables: dict[str, str], **streams: Any) -> None:
         launch = self._environment.launch

@@ -52,14 +52,14 @@ def start_process(
     cores: Sequence[int],
     log: str = "",
     back: tuple[str, int, str] | None = None,
-    has_input: bool = False,
+    feed: int = -1,
     host_name: str = "",
 ) -> StartedProcess:
     """
     Fork, and become ``argv`` in the child. Raises OSError when not even that is possible.
 
     Output goes to ``log``, or to (address, port, token) in ``back``, over a connection for output and one for errors.
-    ``has_input``: input comes from there too, over a third. ``host_name``: what it takes this machine to
+    ``feed``: the descriptor to read input from; none: there is no input. ``host_name``: what it takes this machine to
     be called, where the kernel allows that.
     """
     reader, writer = os.pipe()
@@ -76,7 +76,7 @@ def start_process(
         kernel.die_with_parent(signal.SIGKILL, agent)
         kernel.become_ordinary()
         if back:
-            _connect_streams(back, has_input=has_input)
+            _connect_streams(back, feed)
         else:
             _open_log(log)
         os.chdir(cwd)
@@ -101,14 +101,13 @@ def _open_log(log: str) -> None:
     os.dup2(output, 2)
 
 
-def _connect_streams(back: tuple[str, int, str], *, has_input: bool) -> None:
-    if not has_input:
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+def _connect_streams(back: tuple[str, int, str], feed: int) -> None:
+    os.dup2(feed if feed >= 0 else os.open(os.devnull, os.O_RDONLY), 0)
     address, port, token = back
-    for target in range(0 if has_input else 1, 3):
+    for number, target in ((b"1", 1), (b"2", 2)):
         with socket.create_connection((address, port), _CONNECT_TIMEOUT_S) as peer:
             peer.settimeout(None)
-            peer.sendall(b"%s%d" % (token.encode(), target))
+            peer.sendall(token.encode() + number)
             os.dup2(peer.fileno(), target)
 
 

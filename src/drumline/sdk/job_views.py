@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import time
-from contextlib import ExitStack
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,8 @@ from drumline.control.jobs.ending import preempt, wait_for_end
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.history import LogChoice
 from drumline.control.logs.matching import Matcher
-from drumline.control.logs.view import LogView, check_choice, print_logs
+from drumline.control.logs.stream_steps import LogView
+from drumline.control.logs.view import check_choice, print_logs
 from drumline.control.terminal import clean
 from drumline.sdk.notebook.kernel import WaitInterruptedError, describe_interrupt
 from drumline.sdk.operations import Operations, from_description, print_warnings
@@ -50,12 +51,11 @@ def read_logs(
     try:
         if choice.tail is not None and choice.tail < 0:
             raise UsageError(f"tail: {choice.tail} is below 0", "tail=50")
-        choice = choice._replace(since=times.parse_moment(since, "since") if since else 0.0)
-        choice = check_choice(folder, choice, rank, "")
+        moment = times.parse_moment(since, "since") if since else 0.0
+        choice = check_choice(folder, choice._replace(since=moment), rank, "")
         out = io.StringIO()
-        with ExitStack() as held:
-            if grep is not None:
-                choice = choice._replace(matcher=held.enter_context(Matcher(grep)))
+        with Matcher(grep) if grep is not None else nullcontext() as matcher:
+            choice = choice._replace(matcher=matcher)
             shown = LogView(out, choice, timestamps=bool(view["timestamps"]), prefix=view["prefix"])
             print_logs(folder, shown)
     except UsageError as error:

@@ -15,7 +15,7 @@ from drumline.cli import colour
 from drumline.contract import events as e
 from drumline.contract.outcome import fold
 from drumline.control import progress_bar
-from drumline.control.logs.progress import ProgressLine, read_last_line
+from drumline.control.logs.stream import ProgressLine, read_last_line
 from drumline.control.progress_bar import ProgressBar
 
 

@@ -14,6 +14,7 @@ from drumline.control.jobs.recovery import recover
 from drumline.control.logs import view
 from drumline.control.logs.history import LogChoice
 from drumline.control.logs.stream import ending
+from drumline.control.logs.stream_steps import LogView
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -80,7 +81,7 @@ def _logs(arguments: Namespace) -> int:
 
 def _show(arguments: Namespace, folder: RunFolder, matcher: Matcher | None) -> int:
     choice = _choose(arguments, folder)._replace(matcher=matcher)
-    shown = view.LogView(sys.stdout, choice, timestamps=arguments.timestamps, prefix=arguments.prefix)
+    shown = LogView(sys.stdout, choice, timestamps=arguments.timestamps, prefix=arguments.prefix)
     if not _follows(arguments, folder):
         view.print_logs(folder, shown)
         pruned = explain_pruned(recover(folder), ("user_logs",))
@@ -113,9 +114,8 @@ def _follows(arguments: Namespace, folder: RunFolder) -> bool:
 
 
 def _choose(arguments: Namespace, folder: RunFolder) -> LogChoice:
-    choice = LogChoice(attempt=arguments.attempt, tail=arguments.tail)
-    if arguments.since:
-        choice = choice._replace(since=times.parse_moment(arguments.since, "--since"))
+    since = times.parse_moment(arguments.since, "--since") if arguments.since else 0.0
+    choice = LogChoice(attempt=arguments.attempt, tail=arguments.tail, since=since)
     return view.check_choice(folder, choice, arguments.rank, arguments.node)
 
 

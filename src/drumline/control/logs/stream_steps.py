@@ -1,4 +1,4 @@
-"""The logs of the steps of a pipeline, or the trials of a sweep, on one text stream."""
+"""Chosen lines of logs on a text stream, and those of the steps of a pipeline, or the trials of a sweep."""
 
 from __future__ import annotations
 
@@ -20,39 +20,61 @@ from drumline.control.logs.printer import Printer, prefix_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Protocol, TextIO
+    from typing import TextIO
 
     from drumline.contract.outcome import Outcome, StepOutcome
     from drumline.control.logs.follow import Block
     from drumline.control.logs.history import LogChoice
 
-    class LinesView(Protocol):
-        """The lines to show, and where. ``choice`` None: all. ``is_raw``: every byte as it is."""
-
-        @property
-        def choice(self) -> LogChoice | None: ...
-
-        @property
-        def is_raw(self) -> bool: ...
-
-        def write(self, prefix: str, lines: bytes, written: float = 0.0) -> None: ...
-
-        def choose_prefix(self, block: Block, *, many: bool) -> str: ...
-
-        def flush(self) -> None: ...
-
-
 _LINES_POLL_S = 0.1
 _OUTCOME_POLL_S = 1.0
 
 
-def follow_steps(folder: RunFolder, out: TextIO) -> Outcome:
-    """Write every line of every step until the whole has ended. Blocks. Raises BrokenPipeError."""
-    return show_steps(folder, PlainView(out))
+class LogView:
+    """
+    A view of a job's lines. ``choice``: which lines. ``timestamps``: whether each begins with the time at which it was
+    written. ``prefix`` None: where there is more than one rank.
+    """
+
+    def __init__(
+        self, out: TextIO, choice: LogChoice, *, timestamps: bool = False, prefix: bool | None = None
+    ) -> None:
+        self.choice = choice
+        self.is_empty = True
+        """Whether nothing was shown so far."""
+
+        self._printer = Printer(out)
+        self._timestamps = timestamps
+        self._prefix = prefix
+
+    @property
+    def is_raw(self) -> bool:
+        """Return whether every byte is shown as it is."""
+        return self._printer.is_raw
+
+    def write(self, prefix: str, lines: bytes, written: float = 0.0) -> None:
+        """Write those of the lines that match. ``written``: in seconds since 1970; 0: now."""
+        if self.choice.matcher is not None:
+            lines = self.choice.matcher.select(lines)
+        if lines:
+            stamp = f"{_format_time(written or time.time())} " if self._timestamps else ""
+            self._printer.write(stamp + prefix, lines)
+            self.is_empty = False
+
+    def choose_prefix(self, block: Block, *, many: bool) -> str:
+        """Return what the lines of a rank begin with. ``many``: whether its job has more than one."""
+        return prefix_of(block) if (many if self._prefix is None else self._prefix) else ""
+
+    def flush(self) -> None:
+        self._printer.flush()
 
 
-def show_steps(folder: RunFolder, view: LinesView) -> Outcome:
-    """Do as ``follow_steps``, with the lines that the view chooses. Blocks. Raises BrokenPipeError."""
+def _format_time(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def show_steps(folder: RunFolder, view: LogView) -> Outcome:
+    """Write every chosen line of every step until the whole has ended. Blocks. Raises BrokenPipeError."""
     steps = _StepLogs(folder, "", view)
     while True:
         is_final = steps.look()
@@ -65,26 +87,13 @@ def show_steps(folder: RunFolder, view: LinesView) -> Outcome:
             time.sleep(_LINES_POLL_S)
 
 
-class PlainView(Printer):
-    """Every line, with the rank where a step has several."""
-
-    choice: LogChoice | None = None
-
-    def write(self, prefix: str, lines: bytes, written: float = 0.0) -> None:
-        super().write(prefix, lines)
-
-    def choose_prefix(self, block: Block, *, many: bool) -> str:
-        """Return what the lines of a rank begin with. ``many``: whether its job has more than one."""
-        return prefix_of(block) if many else ""
-
-
 class _StepLogs:
     """
     The logs of a job's steps. ``prefix``: what stands before each line. Lines are returned with it, and with the time
     of ``Block``.
     """
 
-    def __init__(self, folder: RunFolder, prefix: str, view: LinesView) -> None:
+    def __init__(self, folder: RunFolder, prefix: str, view: LogView) -> None:
         self._folder = folder
         self._prefix = prefix
         self._view = view
@@ -193,15 +202,11 @@ class _RankLogs:
     The logs of one step's ranks. ``blocks``: prefix, whole lines and time of a job that is a step; None: no more now.
     """
 
-    def __init__(self, folder: RunFolder, prefix: str, view: LinesView) -> None:
+    def __init__(self, folder: RunFolder, prefix: str, view: LogView) -> None:
         plan = Plan.read(folder.plan)
-        self._history: History | None = None
-        labels = None
-        if view.choice is not None:
-            attempt = len(fold(folder.read_events()).attempts)
-            self._history = History(folder, plan, view.choice, attempt, raw=view.is_raw, follows=True)
-            labels = self._history.labels
-        self._follower = Follower(folder, plan, labels, raw=view.is_raw, is_alone=False)
+        attempt = len(fold(folder.read_events()).attempts)
+        self._history = History(folder, plan, view.choice, attempt, raw=view.is_raw, follows=True)
+        self._follower = Follower(folder, plan, self._history.labels, raw=view.is_raw, is_alone=False)
         self._view = view
         self._prefix = prefix
         self._many = len(plan.ranks) > 1
@@ -212,10 +217,9 @@ class _RankLogs:
         return self._follower.has_more
 
     def _read(self) -> Iterator[tuple[str, bytes, float] | None]:
-        if self._history is not None:
-            self._follower.begin_at(self._history.take_open())
-            for block in self._history.blocks():
-                yield self._begin(block), block.lines, block.time
+        self._follower.begin_at(self._history.take_open())
+        for block in self._history.blocks():
+            yield self._begin(block), block.lines, block.time
         for following in self._follower.blocks():
             yield None if following is None else (self._begin(following), following.lines, 0.0)
 

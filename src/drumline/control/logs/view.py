@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import UsageError
@@ -13,56 +12,15 @@ from drumline.contract.words import is_number, name_several, parse_ranges
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.follow import Follower
 from drumline.control.logs.history import History
-from drumline.control.logs.printer import Printer, prefix_of
-from drumline.control.logs.stream import Notices, has_ranks, labels_of
+from drumline.control.logs.stream import Notices, has_ranks, labels_of, show_growth
+from drumline.control.logs.stream_steps import show_steps
 
 if TYPE_CHECKING:
-    from typing import TextIO
-
     from drumline.contract.outcome import Outcome
-    from drumline.control.logs.follow import Block
     from drumline.control.logs.history import LogChoice
+    from drumline.control.logs.stream_steps import LogView
 
 _DEEPEST = 8
-
-
-class LogView:
-    """
-    A view of a job's lines. ``choice``: which lines. ``timestamps``: whether each begins with the time at which it was
-    written. ``prefix`` None: where there is more than one rank.
-    """
-
-    def __init__(
-        self, out: TextIO, choice: LogChoice, *, timestamps: bool = False, prefix: bool | None = None
-    ) -> None:
-        self.choice = choice
-        self.is_empty = True
-        """Whether nothing was shown so far."""
-
-        self._printer = Printer(out)
-        self._timestamps = timestamps
-        self._prefix = prefix
-
-    @property
-    def is_raw(self) -> bool:
-        """Return whether every byte is shown as it is."""
-        return self._printer.is_raw
-
-    def write(self, prefix: str, lines: bytes, written: float = 0.0) -> None:
-        """Write those of the lines that match. ``written``: in seconds since 1970; 0: now."""
-        if self.choice.matcher is not None:
-            lines = self.choice.matcher.select(lines)
-        if lines:
-            stamp = f"{_format_time(written or time.time())} " if self._timestamps else ""
-            self._printer.write(stamp + prefix, lines)
-            self.is_empty = False
-
-    def choose_prefix(self, block: Block, *, many: bool) -> str:
-        """Return what the lines of a rank begin with. ``many``: whether its job has more than one."""
-        return prefix_of(block) if (many if self._prefix is None else self._prefix) else ""
-
-    def flush(self) -> None:
-        self._printer.flush()
 
 
 def check_choice(folder: RunFolder, choice: LogChoice, ranks: str, nodes: str) -> LogChoice:
@@ -103,8 +61,6 @@ def print_logs(folder: RunFolder, view: LogView, prefix: str = "", depth: int = 
 def follow_logs(folder: RunFolder, view: LogView) -> Outcome:
     """Write what was written so far, then every line until the job has ended. Blocks. Raises BrokenPipeError."""
     if not has_ranks(folder):
-        from drumline.control.logs.stream_steps import show_steps
-
         return show_steps(folder, view)
     plan = Plan.read(folder.plan)
     known = recover(folder)
@@ -114,17 +70,13 @@ def follow_logs(folder: RunFolder, view: LogView) -> Outcome:
     follower.begin_at(history.take_open())
     notices = Notices(folder, told=len(known.attempts))
     _write_history(history, view, "", many=many)
-    for block in follower.blocks():
-        if block is None:
-            view.flush()
-            notices.look(follower.outcome)
-            continue
-        notices.give_way()
-        view.write(view.choose_prefix(block, many=many), block.lines)
-    view.flush()
-    outcome = recover(folder)
-    notices.end(outcome)
-    return outcome
+    return show_growth(
+        folder,
+        follower,
+        notices,
+        lambda block: view.write(view.choose_prefix(block, many=many), block.lines),
+        view.flush,
+    )
 
 
 def _write_history(history: History, view: LogView, prefix: str, *, many: bool) -> None:
@@ -154,7 +106,3 @@ def _nodes_of(nodes: str, plan: Plan) -> frozenset[int] | None:
         there = name_several("node", [node.node for node in plan.nodes])
         raise UsageError(f"--node: there is no node {missing[0]}", f"this job has {there}")
     return frozenset(chosen)
-
-
-def _format_time(seconds: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

@@ -27,7 +27,7 @@ from drumline.cli.jobs.standby import Standby
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import home
 from drumline.control.facts import description
-from drumline.control.jobs import listing
+from drumline.control.jobs import job_folders
 from drumline.control.jobs.ending import cancel
 from drumline.control.submission.submit import submit
 
@@ -257,7 +257,7 @@ def a_hundred_submits_at_once(folder: Path) -> None:
     assert at_once(100, lambda number: start(f"many{number}", "true") and None) == [0] * 100
     for number in range(100):
         assert ended(f"many{number}")["status"] == "Completed"
-    assert len([name for name in listing.names() if name.startswith("many")]) == 100
+    assert len([name for name in job_folders.names() if name.startswith("many")]) == 100
 
 
 def a_hundred_submits_of_one_name(folder: Path) -> None:
@@ -278,7 +278,7 @@ def in_line(many: int) -> None:
         count = min(20, many - first)
         codes = at_once(count, lambda number, first=first: start(f"w{first + number}", "true") and None)
         assert codes == [0] * count
-    assert len(listing.names()) == many + 1
+    assert len(job_folders.names()) == many + 1
     wait_until(lambda: description.show_job("w1")["status"] == "Queued", 30)
     cancel("w1")
     assert ended("w1")["status"] == "Canceled"
@@ -304,7 +304,7 @@ def a_thousand_in_line(folder: Path) -> None:
 def the_index_is_locked(folder: Path, seconds: float = 3.0) -> None:
     """By another program: jobs run meanwhile, and a list comes when it is free again."""
     assert run("--", "true").returncode == 0
-    assert len(listing.names()) == 1
+    assert len(job_folders.names()) == 1
     database = sqlite3.connect(Path(home(), "index.sqlite"), isolation_level=None, check_same_thread=False)
     database.execute("BEGIN EXCLUSIVE")
     begin = time.monotonic()
@@ -312,7 +312,7 @@ def the_index_is_locked(folder: Path, seconds: float = 3.0) -> None:
     release.start()
     try:
         assert run("--", "true").returncode == 0
-        assert len(listing.names()) == 2
+        assert len(job_folders.names()) == 2
         assert time.monotonic() - begin >= seconds
     finally:
         release.join()

@@ -17,9 +17,9 @@ from isolated_nodes import skip_without
 from drumline.checks import checker, registry
 from drumline.checks.findings import Finding, NodeDemand, NodeReport
 from drumline.checks.links import plan_peers, plan_rounds
-from drumline.engines.local.isolation import agents
-from drumline.engines.local.isolation.network import NodeNetwork
-from drumline.engines.local.isolation.settings import address_of, read_isolation
+from drumline.engines.local.isolation import isolated_agents
+from drumline.engines.local.isolation.isolation_settings import address_of, read_isolation
+from drumline.engines.local.isolation.node_network import NodeNetwork
 from drumline.linux import kernel
 from drumline.linux.limits import LimitGroups
 
@@ -134,7 +134,7 @@ def _be_node(
 ) -> None:
     """Never returns."""
     try:
-        os.environ["TMPDIR"] = agents.enter_node(network, node, folder)
+        os.environ["TMPDIR"] = isolated_agents.enter_node(network, node, folder)
         if spoil is not None:
             spoil()
         kernel.die_with_parent(signal.SIGKILL, parent)

@@ -16,7 +16,7 @@ import pytest
 import drumline
 from drumline.contract.errors import EngineError
 from drumline.engines.local.isolation import inside, needs
-from drumline.engines.local.isolation.settings import read_isolation
+from drumline.engines.local.isolation.isolation_settings import read_isolation
 
 NOBODY = 65534
 

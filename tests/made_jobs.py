@@ -7,7 +7,7 @@ from pathlib import Path
 from planning import plan
 
 from drumline.contract import events as e
-from drumline.contract import identity, log_times
+from drumline.contract import log_times, process_identity
 from drumline.contract.folder import RunFolder
 from drumline.spec.parts.resources import PyTorchDistribution
 from drumline.tracking import metrics, mlflow_files, runs
@@ -25,7 +25,7 @@ class MadeJob:
         self.folder.write(self.folder.plan, self.plan.to_json())
         self.folder.begin(e.JobSubmitted(1000.0, "ann", "local"))
         # Its supervisor is this process, which lives.
-        self.folder.write(self.folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
+        self.folder.write(self.folder.supervisor, json.dumps(process_identity.identify_process(os.getpid())))
         self._noted = {}
         self.run_dir = ""
         """Of its run in MLflow's file store, where ``track`` has made one."""

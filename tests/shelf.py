@@ -16,8 +16,8 @@ from waiting import wait_until
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Fetch
 from drumline.contract.uris import parse_uri
-from drumline.staging.stores.base import Object, ObjectChangedError
-from drumline.staging.transfer import download, inputs
+from drumline.staging.stores.store import Object, ObjectChangedError
+from drumline.staging.transfer import inputs, object_download
 
 URI = "s3://shelf/data"
 CHUNK = 10_000
@@ -104,7 +104,7 @@ def fetch(run, target, store, **fields):
 
 def main(root, run, target, log="", gate="", free_reads="0"):
     store = Shelf(root)
-    download.CHUNK_BYTES = CHUNK
+    object_download.CHUNK_BYTES = CHUNK
 
     def before_read(number):
         if log:

@@ -1,6 +1,6 @@
 """What tests of stores do with them again and again."""
 
-from drumline.staging.stores.base import Object, Store
+from drumline.staging.stores.store import Object, Store
 
 
 def found_in(store: Store) -> dict[str, Object]:

@@ -26,7 +26,7 @@ from drumline.control.measure import scale_report as reports
 from drumline.control.measure import scale_run
 from drumline.control.measure.scale_values import list_sentences
 from drumline.engines.local.isolation.inside import find_program
-from drumline.engines.local.isolation.settings import address_of
+from drumline.engines.local.isolation.isolation_settings import address_of
 from drumline.spec.load import load_job
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drumline.spec.constants import (
+from drumline.spec.azure_words import (
     AssetTypes,
     DistributionType,
     InputOutputModes,

@@ -11,7 +11,7 @@ import pytest
 from shelf import Shelf, fetch
 
 from drumline.contract import events as e
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.folder import RunFolder
 
 
@@ -35,7 +35,7 @@ def filled(tmp_path):
         folder = RunFolder(str(tmp_path / "jobs" / name))
         os.makedirs(folder.path)
         folder.begin(e.JobSubmitted(time.time(), "somebody"))
-        folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
+        folder.write(folder.supervisor, json.dumps(process_identity.identify_process(os.getpid())))
         fetch(folder.path, "d", Shelf(tmp_path / name), kind="file", writable=writable)
 
 

@@ -6,7 +6,7 @@ import pytest
 from cli_jobs import logs_of, write_script
 from waiting import wait_until
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 
 WAITS = """
 import os, time
@@ -88,14 +88,17 @@ def test_what_a_job_leaves_warm_is_listed_and_stopped(cli, tmp_path, drumline_ho
     (one,) = json.loads(cli("warm", "list", "-o", "json").out)
     assert (one["program"], one["modules"], one["used"], one["users"]) == ("train.py", ["yaml"], 4, 2)
     assert (one["idle"], one["memory_bytes"] > 1 << 20) == ("in use", True)
-    warm, pool = identity.identify_process(one["pid"]), identity.identify_process(one["keeper"])
+    warm, pool = (
+        process_identity.identify_process(one["pid"]),
+        process_identity.identify_process(one["keeper"]),
+    )
     unknown = cli("warm", "stop", "--pid", "1")
     assert (unknown.rc, unknown.err.splitlines()[0]) == (3, "error: there is no warm interpreter 1")
     assert cli("warm", "stop", "--pid", str(one["pid"])).err == f"stopped warm interpreter {one['pid']}\n"
-    assert not identity.is_alive(warm)
+    assert not process_identity.is_alive(warm)
     assert json.loads(cli("warm", "list", "-o", "json").out) == []
     assert cli("warm", "stop").err == "there are no warm interpreters\n"
-    wait_until(lambda: not identity.is_alive(pool), what="the end of who held it")
+    wait_until(lambda: not process_identity.is_alive(pool), what="the end of who held it")
     # Its ranks go on.
     go.touch()
     assert cli("job", "stream", "job").rc == 0

@@ -16,7 +16,7 @@ import pytest
 from chaos import carrying
 from waiting import wait_until, yields_to_others
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.linux import cgroups, descendants
 
 NASTY = Path(__file__).parent.parent / "jobs" / "nasty.py"
@@ -133,13 +133,17 @@ def test_what_a_killed_agent_leaves_ends_before_the_grace_of_the_other_nodes(cli
     job = Job(cli, tmp_path, then="ignore", grace="60")
     processes = job.show()["processes"]
     agent = processes["agents"][1]
-    of_node_1 = {pid: identity.identify_process(pid) for pid in descendants.list_descendants(agent)}
-    of_node_0 = [identity.identify_process(rank["pid"]) for rank in processes["ranks"] if rank["node"] == 0]
+    of_node_1 = {pid: process_identity.identify_process(pid) for pid in descendants.list_descendants(agent)}
+    of_node_0 = [
+        process_identity.identify_process(rank["pid"]) for rank in processes["ranks"] if rank["node"] == 0
+    ]
     os.kill(agent, signal.SIGKILL)
     # A daemon without an environment shows by its control group alone: one a rank.
     most = 2 if containment == "subreaper" else 0
-    wait_until(lambda: sum(map(identity.is_alive, of_node_1.values())) <= most, 10, "all of node 1 gone")
-    assert all(map(identity.is_alive, of_node_0)), "the ranks of node 0 have their grace"
+    wait_until(
+        lambda: sum(map(process_identity.is_alive, of_node_1.values())) <= most, 10, "all of node 1 gone"
+    )
+    assert all(map(process_identity.is_alive, of_node_0)), "the ranks of node 0 have their grace"
     for who in of_node_0:
         os.kill(who["pid"], signal.SIGKILL)
     assert job.ended()["reason"] == "the agent of node 1 was killed by SIGKILL"
@@ -150,11 +154,11 @@ def test_an_agent_that_is_told_to_end_twice_does_so_at_once(cli, tmp_path):
     job = Job(cli, tmp_path, then="ignore", grace="2")
     processes = job.show()["processes"]
     os.kill(processes["supervisor"], signal.SIGSTOP)
-    agent = identity.identify_process(processes["agents"][1])
+    agent = process_identity.identify_process(processes["agents"][1])
     for _ in range(2):
         os.kill(processes["agents"][1], signal.SIGTERM)
         wait_until(lambda: not is_pending(processes["agents"][1], signal.SIGTERM), 10)
-    wait_until(lambda: not identity.is_alive(agent), GONE_S, "the agent gone")
+    wait_until(lambda: not process_identity.is_alive(agent), GONE_S, "the agent gone")
     os.kill(processes["supervisor"], signal.SIGCONT)
     wait_until(lambda: job.show()["attempts"], 20, "the next attempt")
     cli("job", "cancel", "-n", job.name, "--at-once")
@@ -274,7 +278,9 @@ def test_a_stopped_agent_ends_with_its_killed_supervisor_when_somebody_looks(cli
     os.kill(processes["supervisor"], signal.SIGKILL)
     wait_until(lambda: job.show()["status"] == "Failed", 10)
     wait_until(
-        lambda: not identity.identify_process(processes["agents"][0]), GONE_S, "the stopped agent gone"
+        lambda: not process_identity.identify_process(processes["agents"][0]),
+        GONE_S,
+        "the stopped agent gone",
     )
     wait_until(lambda: not carrying(job.token), GONE_S, "everything gone, daemons without an environment too")
 

@@ -16,7 +16,7 @@ from waiting import wait_until
 
 from drumline.control.environments.environment_builds import TargetMachine, plan_environment
 from drumline.entities import Environment
-from drumline.staging.environments import builder
+from drumline.staging.environments import environment_builder
 
 ROOT = Path(__file__).parents[2]
 SHOW = "python -c 'import sums, parts, sys; print(sys.prefix, parts.version)'; parts; pip"
@@ -345,8 +345,8 @@ def test_without_uv_it_is_made_by_venv_and_pip(index, tmp_path, monkeypatch):
     ).build
     told = []
     with (tmp_path / "log").open("wb") as log:
-        assert builder.build_environment(made, log.fileno(), told.append).reused is False
-        assert builder.build_environment(made, log.fileno(), told.append).reused is True
+        assert environment_builder.build_environment(made, log.fileno(), told.append).reused is False
+        assert environment_builder.build_environment(made, log.fileno(), told.append).reused is True
     assert told == [
         "a virtual environment of 1 package, by venv and pip, because there is no uv (pip install uv), which is quicker"
     ]

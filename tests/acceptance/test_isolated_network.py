@@ -14,8 +14,8 @@ from waiting import wait_until
 
 from drumline.contract.errors import EngineError
 from drumline.engines.local.isolation import inside
-from drumline.engines.local.isolation.network import NodeNetwork
-from drumline.engines.local.isolation.settings import address_of, read_isolation
+from drumline.engines.local.isolation.isolation_settings import address_of, read_isolation
+from drumline.engines.local.isolation.node_network import NodeNetwork
 from drumline.linux import cgroups, limits
 
 PORT = 7000
@@ -231,8 +231,8 @@ def test_nothing_is_left_of_a_network_whose_maker_is_killed():
     skip_without()
     code = (
         "import os, time\n"
-        "from drumline.engines.local.isolation.network import NodeNetwork\n"
-        "from drumline.engines.local.isolation.settings import read_isolation\n"
+        "from drumline.engines.local.isolation.node_network import NodeNetwork\n"
+        "from drumline.engines.local.isolation.isolation_settings import read_isolation\n"
         "made = NodeNetwork(read_isolation({'isolation': 'namespace', 'link': {'latency': '1ms'}}), 2)\n"
         "made._has_netem = False\n"
         "server = made.build()\n"

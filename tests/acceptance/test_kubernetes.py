@@ -14,7 +14,7 @@ from conftest import processes_with
 from waiting import wait_until
 
 from drumline.control.facts import description
-from drumline.engines.kubernetes import objects, pods
+from drumline.engines.kubernetes import manifests, pods
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(280)]
 
@@ -117,7 +117,7 @@ class Jobs:
     def find_node(self) -> tuple[int, str]:
         """A node of the job, and its name in the cluster: it does not have the supervisor's pod."""
         with self.cluster.api() as api:
-            (supervisor,) = api.list("Pod", {objects.ROLE_LABEL: objects.SUPERVISOR})
+            (supervisor,) = api.list("Pod", {manifests.ROLE_LABEL: manifests.SUPERVISOR})
         taken = supervisor["spec"]["nodeName"]
         return next((one["node"], one["host"]) for one in self.show()["nodes"] if one["host"] != taken)
 

@@ -36,7 +36,7 @@ from drumline.control.jobs import recovery
 from drumline.control.jobs.ending import cancel
 from drumline.control.submission.submit import submit
 from drumline.control.upkeep import pruning
-from drumline.engines.local import machine
+from drumline.engines.local import resources
 
 
 @pytest.fixture
@@ -333,7 +333,7 @@ def test_a_canceled_pipeline_ends_its_steps(cli, begin):
 
 
 def test_a_step_in_line_says_what_it_waits_for(tmp_path):
-    two = {"distribution": {"type": "pytorch", "process_count_per_instance": len(machine.cores())}}
+    two = {"distribution": {"type": "pytorch", "process_count_per_instance": len(resources.cores())}}
     go = tmp_path / "go"
     steps = {name: step(f"{waits_for(go)}; echo {name}", **two) for name in ("a", "b")}
     with background(

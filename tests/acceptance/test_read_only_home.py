@@ -18,9 +18,9 @@ from drumline import LocalCompute, MLClient, load_component, load_job
 from drumline.cli.main import COMMANDS, find_module
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
-from drumline.control.assets import assets
+from drumline.control.assets import asset_verbs
 from drumline.control.facts import description
-from drumline.control.jobs import lookup, outcome, recovery
+from drumline.control.jobs import job_outcome, lookup, recovery
 from drumline.control.machine import computes
 from drumline.control.settings import workspaces
 from drumline.control.submission.submit import submit
@@ -180,14 +180,14 @@ def full(drumline_home, tmp_path, monkeypatch):
     MLClient().jobs.archive("hidden")
     submit(load_job(write_pipeline(tmp_path, {"a": step("true"), "b": step("true", "a")})))
     assert wait_for_end()["status"] == "Completed"
-    assets.create(Data(name="set", path=str(tmp_path / "data"), type="uri_folder"))
-    assets.create(Model(name="net", path=str(tmp_path / "data"), type="custom_model"))
-    assets.create(Environment(name="own", python=sys.executable))
+    asset_verbs.create(Data(name="set", path=str(tmp_path / "data"), type="uri_folder"))
+    asset_verbs.create(Model(name="net", path=str(tmp_path / "data"), type="custom_model"))
+    asset_verbs.create(Environment(name="own", python=sys.executable))
     part = tmp_path / "part.yml"
     part.write_text(
         json.dumps({"type": "command", "name": "part", "version": "1", "command": "true", "code": "data"})
     )
-    assets.create(load_component(part))
+    asset_verbs.create(load_component(part))
     computes.attach(LocalCompute(name="here"))
     workspaces.create(Workspace(name="vision"))
     kill_supervisor_of("lost", tmp_path)
@@ -202,7 +202,7 @@ def kill_supervisor_of(name, folder):
     for pid in (who["supervisor"], *who["agents"]):
         os.kill(pid, signal.SIGKILL)
     run = RunFolder.for_job(name)
-    wait_until(lambda: outcome.read_outcome(run).is_final, 20.0, "its end to be seen")
+    wait_until(lambda: job_outcome.read_outcome(run).is_final, 20.0, "its end to be seen")
     for rank in who["ranks"]:
         wait_until(lambda pid=rank["pid"]: not os.path.exists(f"/proc/{pid}"), 20.0, "its ranks to end")
     write_job(folder, "true", **one_rank())
@@ -284,8 +284,8 @@ def test_jobs_are_listed_where_the_index_is_missing_and_cannot_be_made(full, tmp
 def test_reading_an_outcome_leaves_the_end_to_others(full):
     run = lookup.folder_of("lost")
     before = Path(run.events).read_bytes()
-    seen = outcome.read_outcome(run)
-    assert (seen.status, seen.reason) == ("Failed", outcome.KILLED)
+    seen = job_outcome.read_outcome(run)
+    assert (seen.status, seen.reason) == ("Failed", job_outcome.KILLED)
     assert Path(run.events).read_bytes() == before
     assert not fold(run.read_events()).is_final
     assert recovery.recover(run).status == "Failed"

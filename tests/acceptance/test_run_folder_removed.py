@@ -7,7 +7,7 @@ from chaos import carrying
 from cli_jobs import CORES, WAIT_FOR_SIGNAL, background, logs_of, wait_for_status, write_job
 from waiting import remove_folder, wait_until
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.folder import RunFolder
 
 
@@ -38,7 +38,7 @@ def all_ready(home, name="job"):
 
 
 def gone(who, token):
-    wait_until(lambda: not identity.is_alive(who), 20, "the supervisor to be gone")
+    wait_until(lambda: not process_identity.is_alive(who), 20, "the supervisor to be gone")
     wait_until(lambda: carrying(token) == [], 5, "what it started to be gone")
 
 
@@ -70,7 +70,7 @@ def test_one_that_waits_in_the_queue_leaves_it(cli, drumline_home, token):
     waits = begin(cli, token, name="waits")
     wait_for_status("waits", "Queued")
     remove_folder(drumline_home / "jobs" / "waits")
-    wait_until(lambda: not identity.is_alive(waits), 20, "the supervisor that waits to be gone")
+    wait_until(lambda: not process_identity.is_alive(waits), 20, "the supervisor that waits to be gone")
     assert cli("job", "cancel", "-n", "holds").rc == 0
     gone(holds, token)
 
@@ -85,7 +85,7 @@ def test_the_steps_of_a_pipeline_whose_run_folder_is_removed_end(cli, tmp_path, 
     driver = supervisor_of("p")
     all_ready(drumline_home, "p-a")
     remove_folder(drumline_home / "jobs" / "p")
-    wait_until(lambda: not identity.is_alive(driver), 20, "the driver to be gone")
+    wait_until(lambda: not process_identity.is_alive(driver), 20, "the driver to be gone")
     assert wait_for_status("p-a", "Completed", "Failed", "Canceled")["reason"] == (
         "canceled by whoever removed the run folder of job p"
     )

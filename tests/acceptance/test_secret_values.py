@@ -19,7 +19,7 @@ from pipelines import driver_of, guard_of, step, wait_for_end, wait_for_step, wa
 from waiting import wait_until
 
 from drumline import load_job
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import RunFolder
 from drumline.control.facts import description
@@ -283,7 +283,9 @@ def test_a_driver_that_is_started_again_takes_no_value_from_whoever_looks(
         os.kill(pid, signal.SIGKILL)
     folder = RunFolder.for_job("p")
     wait_until(
-        lambda: not identity.is_alive(folder.read_json(folder.supervisor)), 20, "the driver to be gone"
+        lambda: not process_identity.is_alive(folder.read_json(folder.supervisor)),
+        20,
+        "the driver to be gone",
     )
     monkeypatch.setenv("TOKEN", SHELL)
     description.show_job("p")

@@ -132,7 +132,7 @@ def _is_of(pid, run_folder):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return b"drumline.supervisor.helpers.services" in words and os.fsencode(run_folder) in words
+    return b"drumline.supervisor.helpers.service_programs" in words and os.fsencode(run_folder) in words
 
 
 def test_with_its_supervisor_it_ends(cli, tmp_path, drumline_home, stand_in):
@@ -172,7 +172,7 @@ def test_a_job_that_is_over_before_it_leaves_nothing(cli, tmp_path, drumline_hom
     # A supervisor that is killed before the other process has come so far as to look who that is.
     start = (
         "import os, sys; from drumline.contract.folder import RunFolder; from drumline.contract.plan import Plan; "
-        "from drumline.supervisor.helpers.services import ServicePrograms; folder = RunFolder(sys.argv[1]); "
+        "from drumline.supervisor.helpers.service_programs import ServicePrograms; folder = RunFolder(sys.argv[1]); "
         "ServicePrograms(folder, Plan.read(folder.plan)).start(); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", start, folder], check=False)

@@ -15,7 +15,7 @@ from pipelines import step, wait_for_end, write_pipeline
 
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
-from drumline.control.jobs import outcome
+from drumline.control.jobs import job_outcome
 
 HOOK = """
 import os, signal, sys
@@ -40,15 +40,15 @@ NEVER_STARTED = "its supervisor did not start; it or the process that submitted 
 KILLED = "its supervisor was killed, or the machine restarted"
 
 
-OWN_LIMIT_S = outcome._SUPERVISOR_START_S
+OWN_LIMIT_S = job_outcome._SUPERVISOR_START_S
 
 
 @pytest.fixture
 def killed(tmp_path, monkeypatch):
     """Has a process killed, of whatever is started with these variables: ``killed("os.link", "supervisor.json")``."""
     # That a job is new does not make it known.
-    monkeypatch.setattr(outcome, "_DRIVER_START_S", 600.0)
-    monkeypatch.setattr(outcome, "_SUPERVISOR_START_S", 600.0)
+    monkeypatch.setattr(job_outcome, "_DRIVER_START_S", 600.0)
+    monkeypatch.setattr(job_outcome, "_SUPERVISOR_START_S", 600.0)
     hooks = tmp_path / "hooks"
     hooks.mkdir()
     (hooks / "sitecustomize.py").write_text(HOOK)
@@ -94,7 +94,7 @@ def test_a_supervisor_that_is_killed_before_it_has_a_job_is_told(cli, tmp_path, 
     done = cli("job", "create", "-f", job, env=killed("import", "drumline.supervisor.main"))
     assert done.rc == 1
     assert "the supervisor of the job did not start" in done.err
-    assert outcome.read_outcome(RunFolder.for_job("job")).status == "Failed"
+    assert job_outcome.read_outcome(RunFolder.for_job("job")).status == "Failed"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from drumline.contract.errors import PlanError, SpecError
-from drumline.control.assets import assets
+from drumline.control.assets import asset_verbs
 from drumline.spec.load import load_data, load_environment
 
 HERE = Path(__file__).parent
@@ -44,5 +44,5 @@ def test_what_it_rejects_is_rejected_with_its_place(name):
 def test_a_path_that_is_not_there_is_refused_when_it_is_registered():
     data = load("assets/data/nopath_local.yml")
     with pytest.raises(PlanError, match="no such file or folder"):
-        assets.create(data)
-    assert assets.all("data") == []
+        asset_verbs.create(data)
+    assert asset_verbs.all("data") == []

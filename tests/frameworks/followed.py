@@ -8,7 +8,7 @@ from frameworks.table import Followed
 from drumline.contract.folder import RunFolder
 from drumline.control.facts import steps
 from drumline.control.facts.steps import read_steps
-from drumline.control.jobs.outcome import read_outcome
+from drumline.control.jobs.job_outcome import read_outcome
 
 
 def check(run_folder: Path, followed: Followed) -> None:

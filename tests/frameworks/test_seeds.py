@@ -11,7 +11,7 @@ from frameworks.table import BASE
 
 from drumline.contract import folder
 from drumline.control.facts import description
-from drumline.control.jobs import listing
+from drumline.control.jobs import job_folders
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -63,7 +63,7 @@ def test_the_component_pipeline_trains_on_two_nodes(run_in, examples, home):
     text = submitted(run_in, BASE, examples, "component-pipeline")
     reached(text, "4 ranks", 0.85)
     (name,) = re.findall(r"^(\S+): Completed$", text, re.MULTILINE)
-    (step,) = listing.names(archived=None, parent=name)
+    (step,) = job_folders.names(archived=None, parent=name)
     assert (home / "jobs" / step / "named-outputs" / "model" / "model.pt").is_file()
 
 

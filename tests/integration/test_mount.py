@@ -12,7 +12,7 @@ from waiting import wait_until
 from drumline.contract.folder import RunFolder
 from drumline.linux import mounts
 from drumline.staging.mount import choice
-from drumline.staging.stores.base import CHUNK_BYTES
+from drumline.staging.stores.store import CHUNK_BYTES
 
 LARGE = os.urandom(2 * CHUNK_BYTES + 5)
 

@@ -14,10 +14,10 @@ import services
 from planning import plan
 from waiting import wait_until
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.plan import Fetch, Upload
-from drumline.staging.stores.base import CHUNK_BYTES
-from drumline.store.assets import Records
+from drumline.staging.stores.store import CHUNK_BYTES
+from drumline.store.asset_versions import Records
 
 
 @pytest.fixture(scope="module")
@@ -275,8 +275,8 @@ def test_it_dies_with_its_parent(server, run, drumline_home):
     starter = subprocess.Popen(
         [sys.executable, "-c", STARTER, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    who = identity.identify_process(int(starter.stdout.readline()))
+    who = process_identity.identify_process(int(starter.stdout.readline()))
     wait_until(lambda: server.sent, 20)
     starter.kill()
     starter.communicate()
-    wait_until(lambda: not identity.is_alive(who), 5)
+    wait_until(lambda: not process_identity.is_alive(who), 5)

@@ -110,11 +110,11 @@ def _of_compute(fields):
 
 def _of_asset(kind):
     def said(fields):
-        from drumline.control.assets import assets
+        from drumline.control.assets import asset_verbs
         from drumline.spec.load import load_data, load_model
 
         Path("asset.yml").write_text(yaml.safe_dump(_merged({"name": "text", "path": "data"}, fields)))
-        return assets.create({"data": load_data, "model": load_model}[kind]("asset.yml"))._warnings
+        return asset_verbs.create({"data": load_data, "model": load_model}[kind]("asset.yml"))._warnings
 
     return said
 
@@ -246,13 +246,13 @@ def test_a_field_that_is_refused():
 @pytest.fixture
 def assets(folder):
     """Data, a datastore and a labelled version, under the names that the page uses."""
-    from drumline.control.assets import assets, datastores
+    from drumline.control.assets import asset_verbs, datastore_verbs
     from drumline.spec.registered.assets import Data
     from drumline.spec.registered.datastores import LocalDatastore
 
-    assets.create(Data(name="NAME", path="data", version="VERSION"), labels=["LABEL"])
-    assets.create(Data(name="NAME", path="data", version="1"))
-    datastores.create(LocalDatastore(name="NAME", path=folder / "data"))
+    asset_verbs.create(Data(name="NAME", path="data", version="VERSION"), labels=["LABEL"])
+    asset_verbs.create(Data(name="NAME", path="data", version="1"))
+    datastore_verbs.create(LocalDatastore(name="NAME", path=folder / "data"))
     (folder / "data" / "PATH").mkdir()
     (folder / "folder").mkdir()
 

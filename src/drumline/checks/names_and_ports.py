@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import Finding, list_nodes
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.words import format_ms, format_seconds
 from drumline.linux import cgroups, interfaces, ports
 
@@ -83,7 +83,7 @@ def gather_network(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the interfaces with their MTU, the kernel's range of ports, and whether a port can be had."""
     return {
         "address": settings.get("address", ""),
-        "machine": identity.name_network(),
+        "machine": process_identity.name_network(),
         "interfaces": interfaces.list_interfaces(),
         "local_ports": [
             int(word) for word in cgroups.read_text("/proc/sys/net/ipv4/ip_local_port_range").split()

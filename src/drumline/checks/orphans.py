@@ -10,7 +10,7 @@ import stat
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.folder import MARKER, RunFolder
 from drumline.contract.ownership import is_network
 from drumline.contract.words import format_count
@@ -62,7 +62,7 @@ def _is_looked_after(pid: int, run: RunFolder) -> bool:
         name, pid = _read_parent(pid)
         if name.startswith("drumline"):
             return True
-    return identity.is_alive(run.read_json(run.supervisor) or {})
+    return process_identity.is_alive(run.read_json(run.supervisor) or {})
 
 
 def _read_parent(pid: int) -> tuple[str, int]:

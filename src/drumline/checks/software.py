@@ -11,7 +11,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import compare, find_odd
-from drumline.contract import mpi
+from drumline.contract import installed_mpi
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ if "mpi4py" in found:
 print(json.dumps({
     "version": ".".join(map(str, sys.version_info[:3])), "packages": found, "mpi_libraries": libraries
 }))
-""".replace("PATTERN", repr(mpi.LIBRARY.pattern))
+""".replace("PATTERN", repr(installed_mpi.LIBRARY.pattern))
 """
 Packages by the names of their folders: importlib.metadata opens a file of each package, of which there are hundreds,
 and takes ten times as long.
@@ -95,7 +95,7 @@ def _ask_mpi(settings: Mapping[str, Any]) -> dict[str, str]:
     )
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     version = next((line for line in lines if "ersion" in line or "MPI" in line), lines[0] if lines else "")
-    found = mpi.recognize_mpi("mpirun", done.stdout)
+    found = installed_mpi.recognize_mpi("mpirun", done.stdout)
     if found is not None and version.startswith("Version:"):
         version = f"{found.kind} {version.split()[-1]}"
     return {"mpi": version[:100], "mpi_kind": found.kind if found else ""}
@@ -184,9 +184,9 @@ def judge_mpi(node: NodeReport) -> Iterator[Finding]:
     if not facts:
         return
     kind = facts.get("mpi_kind", "")
-    other = mpi.find_other_library(kind, facts.get("mpi_libraries", ())) if kind else ""
+    other = installed_mpi.find_other_library(kind, facts.get("mpi_libraries", ())) if kind else ""
     if other:
-        what = f"its mpirun is {kind}'s, and its mpi4py loads {other} of {mpi.recognize_library(other)}"
+        what = f"its mpirun is {kind}'s, and its mpi4py loads {other} of {installed_mpi.recognize_library(other)}"
         yield node.warning(what, "have MPI4PY_MPIABI (openmpi, mpich) name that of mpirun")
     else:
         yield node.ok(facts["mpi"] or "no mpirun")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_name, add_output, add_set, get_name, parse_overrides, run_verb
-from drumline.cli.entities import parse_tags
+from drumline.cli.entity_flags import parse_tags
 from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:

@@ -168,10 +168,10 @@ def _dispatch(argv: list[str]) -> int:
 
         return _print(completion.complete(argv[1:], COMMANDS, list_modules()))
     if name not in COMMANDS:
-        from drumline.cli.guide import hints
+        from drumline.cli.guide import foreign_words
         from drumline.contract.errors import UsageError
 
-        raise UsageError(f"there is no command {name!r}", hints.suggest(argv, list_modules()))
+        raise UsageError(f"there is no command {name!r}", foreign_words.suggest(argv, list_modules()))
     try:
         code: int = import_module(find_module(name)).main(argv[1:])
     except SystemExit as ended:  # argparse, after its help

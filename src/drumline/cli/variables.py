@@ -27,9 +27,9 @@ def read_env_files(paths: Sequence[str]) -> dict[str, str]:
     """Return the variables of all files; of one that is in several, the last. Raises NotFoundError, SpecError."""
     if not paths:
         return {}
-    from drumline.control.submission import secrets
+    from drumline.control.submission import submitted_secrets
 
-    return {name: value for path in paths for name, value in secrets.read(path).items()}
+    return {name: value for path in paths for name, value in submitted_secrets.read(path).items()}
 
 
 def set_variables(job: Any, arguments: argparse.Namespace) -> None:
@@ -47,7 +47,7 @@ def set_variables(job: Any, arguments: argparse.Namespace) -> None:
 
 def set_secrets(job: Any, words: Sequence[str]) -> None:
     """Add secrets to a job, and remember the values for its submission. Raises UsageError, NotFoundError."""
-    from drumline.control.submission import planning, secrets
+    from drumline.control.submission import planning, submitted_secrets
 
     if sum(word.endswith("=-") for word in words) > 1:
         raise UsageError("--secret: standard input is one value", "use NAME=@FILE for the others")
@@ -64,7 +64,7 @@ def set_secrets(job: Any, words: Sequence[str]) -> None:
     elif job.type != "pipeline":
         what = f"--secret {next(iter(values))}: the program of this {job.type} is a component, which has no secrets"
         raise UsageError(what, "write the command into the job file, with drumline: {secrets: [NAME]}")
-    secrets.given.set(values)
+    submitted_secrets.given.set(values)
     files = {word.partition("=")[0]: word.partition("=@")[2] for word in words if "=@" in word}
     planning.secret_files.set(files)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_name, add_output, add_set, get_name, parse_count, run_verb
-from drumline.cli.entities import load_entity, parse_edits, parse_tags
+from drumline.cli.entity_flags import load_entity, parse_edits, parse_tags
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import current_workspace
 from drumline.contract.words import format_count

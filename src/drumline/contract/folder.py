@@ -17,7 +17,7 @@ snapshots, assets and metrics are in it. Computes, defaults and the line before 
     agents.json      where its supervisor is to be reached, and the secret, for agents that others start
     secrets.pad      random bytes, which make the job's secrets out of what its engine has: ``contract/secrets.py``
     cancel           there when somebody asked for its end
-    drills/          requests to make a failure on purpose, each until it begins: ``contract/drills.py``
+    drills/          requests to make a failure on purpose, each until it begins: ``contract/drill_kinds.py``
     stacks-request   there when somebody asked where the ranks are; stacks.json is the answer
     tracking.json    the run that an MLflow server has given it
     uploads.json     what of its outputs was written elsewhere
@@ -56,7 +56,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, BinaryIO, Optional, TextIO
 
 from drumline.contract import events as e
-from drumline.contract import identity
+from drumline.contract import process_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -274,7 +274,7 @@ class RunFolder:
 
     def adopt(self) -> None:
         """Record this process as the maker. Raises OSError."""
-        self._made_by = identity.identify_process(os.getpid())
+        self._made_by = process_identity.identify_process(os.getpid())
         self.write(self.maker, json.dumps(self._made_by))
 
     def exists(self) -> bool:
@@ -307,7 +307,11 @@ class RunFolder:
     def has_lost_maker(self) -> Optional[bool]:
         """Return whether its maker ended; None if that cannot be seen, or the maker has handed the job over."""
         maker = self.read_json(self.maker)
-        return not identity.is_alive(maker) if maker and identity.is_ours_to_judge(maker) else None
+        return (
+            not process_identity.is_alive(maker)
+            if maker and process_identity.is_ours_to_judge(maker)
+            else None
+        )
 
     def was_taken_over(self) -> bool:
         """
@@ -330,7 +334,7 @@ class RunFolder:
         send it SIGUSR1.
         """
         with suppress(FileExistsError):
-            write_once(self.supervisor, json.dumps(identity.identify_process(pid) or {}))
+            write_once(self.supervisor, json.dumps(process_identity.identify_process(pid) or {}))
         self._forget_maker()
 
     def _forget_maker(self) -> None:

@@ -271,8 +271,8 @@ class AnswerCaller(NamedTuple):
 
 class BeginDrill(NamedTuple):
     """
-    Make a failure on purpose: a kind of ``contract/drills.py`` that agents can make. ``spared``: folders whose disks
-    are not to be filled. Answer: ``DrillTaken``, but by an agent that is to be killed.
+    Make a failure on purpose: a kind of ``contract/drill_kinds.py`` that agents can make. ``spared``: folders whose
+    disks are not to be filled. Answer: ``DrillTaken``, but by an agent that is to be killed.
     """
 
     drill: str

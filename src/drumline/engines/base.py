@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from drumline.contract.events import EndKind
     from drumline.contract.folder import RunFolder
+    from drumline.contract.installed_mpi import Mpi
     from drumline.contract.messages import Hello
-    from drumline.contract.mpi import Mpi
     from drumline.contract.outcome import Outcome, RankOutcome
     from drumline.contract.plan import NodeShape, Plan
 

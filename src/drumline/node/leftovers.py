@@ -9,7 +9,7 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.events import AgentJoined
 from drumline.contract.folder import MARKER
 from drumline.linux import cgroups, descendants, mounts, process_usage
@@ -83,7 +83,7 @@ def _end_agents(folder: RunFolder) -> int:
     helped to see it.
     """
     agents = [event.who for event in folder.read_events() if isinstance(event, AgentJoined)]
-    pidfds = [pidfd for who in agents if (pidfd := identity.open_pidfd(who)) is not None]
+    pidfds = [pidfd for who in agents if (pidfd := process_identity.open_pidfd(who)) is not None]
     for pidfd in pidfds:
         _send_signal(pidfd, signal.SIGCONT)
     deadline = time.monotonic() + _AGENT_TIMEOUT_S

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drumline.contract import mlflow
+from drumline.contract import mlflow_variables
 from drumline.contract.folder import MARKER
 from drumline.contract.plan import NodeShape, address_of, gpus_of, late
 from drumline.plan.layout import distributed_config, host_list
@@ -88,9 +88,9 @@ def tracking_variables(name: str, experiment: str, mlflow_uri: str, own: Mapping
         "MLFLOW_ALLOW_FILE_STORE": "true",
     }
     run_id = own.get("MLFLOW_RUN_ID", "")
-    if not run_id and own.get("MLFLOW_TRACKING_URI", mlflow_uri).startswith(mlflow.FILES):
-        run_id = mlflow.run_id_of(name)
-    return variables | (mlflow.variables_of(run_id, name) if run_id else {})
+    if not run_id and own.get("MLFLOW_TRACKING_URI", mlflow_uri).startswith(mlflow_variables.FILES):
+        run_id = mlflow_variables.run_id_of(name)
+    return variables | (mlflow_variables.variables_of(run_id, name) if run_id else {})
 
 
 def cluster_variables(node_count: int, *, has_network: bool = False) -> dict[str, str]:

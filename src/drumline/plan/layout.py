@@ -13,7 +13,7 @@ from drumline.contract.words import format_count
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from drumline.contract.mpi import Mpi
+    from drumline.contract.installed_mpi import Mpi
     from drumline.contract.plan import Launcher, NodeShape
 
 

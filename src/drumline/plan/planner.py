@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask, host_name_of
 from drumline.contract.record import NamedTuple, compile_late
-from drumline.plan import container, environment, shell, unsupported, values
+from drumline.plan import bound_values, container, environment, shell, unsupported
 from drumline.plan.distributions import parallel, table
 from drumline.plan.layout import oversubscription_warnings, shared_texts
 from drumline.plan.request import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.contract.folder import RunFolder
-    from drumline.contract.mpi import Mpi
+    from drumline.contract.installed_mpi import Mpi
     from drumline.contract.plan import Build
     from drumline.plan.layout import Layout, Process, Request
     from drumline.spec.jobs.command import Command
@@ -86,7 +86,7 @@ class Site(NamedTuple):
     beside: str = ""
     """As of the plan."""
 
-    kept: Mapping[str, values.Kept] = {}
+    kept: Mapping[str, bound_values.Kept] = {}
     """Of inputs and outputs in datastores: ``values.Values``."""
 
     build: Build | None = None
@@ -111,7 +111,7 @@ def plan_job(job: Command, site: Site) -> Plan:
         request = request._replace(process_count_per_node=count)
     layout = table.lay_out(distribution, _at(site, request))
     settings = settings_of(job)
-    data = values.Values(job, site.folder, site.kept, site.reached)
+    data = bound_values.Values(job, site.folder, site.kept, site.reached)
     user_env, user_warnings = _user_env(job, layout)
     kept, kept_warnings = _kept_variables(site, layout)
     nodes = _nodes(layout, site.shapes, request.node_count)
@@ -278,7 +278,7 @@ def _nodes(layout: Layout, shapes: tuple[NodeShape, ...], node_count: int) -> tu
     return tuple(tasks)
 
 
-def _command(job: Command, data: values.Values) -> str:
+def _command(job: Command, data: bound_values.Values) -> str:
     command = str(job.command or "")
     if not command.strip():
         raise PlanError("command: the job has no command", path="command")
@@ -288,14 +288,14 @@ def _command(job: Command, data: values.Values) -> str:
     unsafe = [name for name in data.paths if not shell.is_safe(data.texts[name])]
     marked = data.texts | {name: shell.mark(index) for index, name in enumerate(unsafe)}
     expanded = placeholders.expand(command, marked, where="command")
-    return shell.put(expanded, [values.variable_of(name) for name in unsafe])
+    return shell.put(expanded, [bound_values.variable_of(name) for name in unsafe])
 
 
-def _data_variables(data: values.Values) -> dict[str, str]:
+def _data_variables(data: bound_values.Values) -> dict[str, str]:
     for name, value in data.texts.items():
         if "\0" in value:
             raise PlanError(f"{name}: a value cannot hold a zero byte", path=name)
-    return {values.variable_of(name): value for name, value in data.texts.items()}
+    return {bound_values.variable_of(name): value for name, value in data.texts.items()}
 
 
 def _path(site: Site) -> dict[str, str]:

@@ -12,8 +12,8 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from drumline.contract.errors import SpecError, UsageError
-from drumline.control.assets import assets, datastores
-from drumline.control.assets.assets import problems_of
+from drumline.control.assets import asset_verbs, datastore_verbs
+from drumline.control.assets.asset_verbs import problems_of
 from drumline.sdk.operations import Operations, print_warnings
 from drumline.spec.jobs.component import Component
 from drumline.spec.jobs.validate import ValidationResult
@@ -39,19 +39,19 @@ class _Versioned(Operations, Generic[T]):
         """Return one version. Raises UsageError without either, as azure-ai-ml does; ``label="latest"``: the newest."""
         if not version and not label:
             raise UsageError("must provide either version or label", 'label="latest"')
-        found: T = assets.get(self._kind, name, version, label)
+        found: T = asset_verbs.get(self._kind, name, version, label)
         return found
 
     def archive(self, name: str, version: str | None = None, label: str | None = None, **kwargs: Any) -> None:
         """Hide a version, or the name with all versions."""
-        assets.archive(self._kind, name, version, label)
+        asset_verbs.archive(self._kind, name, version, label)
 
     def restore(self, name: str, version: str | None = None, label: str | None = None, **kwargs: Any) -> None:
-        assets.restore(self._kind, name, version, label)
+        asset_verbs.restore(self._kind, name, version, label)
 
     def set_label(self, name: str, version: str, label: str) -> None:
         """Put it on that version, and off any other. Ours: azure-ai-ml has no method for it."""
-        assets.update(self._kind, name, version, changes={}, labels=[label])
+        asset_verbs.update(self._kind, name, version, changes={}, labels=[label])
 
     def share(self, name: str, version: str, **kwargs: Any) -> None:
         """Refuse with UsageError: there are no registries."""
@@ -64,14 +64,14 @@ class _Versioned(Operations, Generic[T]):
                 f"expected {self._class.__name__}, got {type(entity).__name__}",
                 f"{self._class.__name__}(...)",
             )
-        made: T = assets.create(entity, version=version, check=check)
+        made: T = asset_verbs.create(entity, version=version, check=check)
         print_warnings(made._warnings)  # type: ignore[attr-defined]
         return made
 
     def _list(self, name: str | None, list_view_type: Any) -> Iterator[T]:
         archived = _ARCHIVED.get(str(getattr(list_view_type, "value", list_view_type)))
         return iter(
-            assets.all(self._kind, name, archived=archived, damaged=lambda said: print_warnings([said]))
+            asset_verbs.all(self._kind, name, archived=archived, damaged=lambda said: print_warnings([said]))
         )
 
 
@@ -217,25 +217,25 @@ class DatastoreOperations(Operations):
             raise SpecError(
                 f"{type(datastore).__name__} is not a datastore", "LocalDatastore(name=..., path=...)"
             )
-        made = datastores.create(datastore)
+        made = datastore_verbs.create(datastore)
         print_warnings(made._warnings)
         return _hide_secrets(made)
 
     def get(self, name: str, *, include_secrets: bool = False) -> Datastore:
-        found = datastores.get(name)
+        found = datastore_verbs.get(name)
         return found if include_secrets else _hide_secrets(found)
 
     def get_default(self, *, include_secrets: bool = False) -> Datastore:
-        return self.get(datastores.DEFAULT, include_secrets=include_secrets)
+        return self.get(datastore_verbs.DEFAULT, include_secrets=include_secrets)
 
     def list(self, *, include_secrets: bool = False) -> Iterator[Datastore]:
         """List them in alphabetical order."""
-        found = datastores.all(damaged=lambda said: print_warnings([said]))
+        found = datastore_verbs.all(damaged=lambda said: print_warnings([said]))
         return iter(found if include_secrets else [_hide_secrets(one) for one in found])
 
     def delete(self, name: str) -> None:
         """Forget it; what is in it stays."""
-        datastores.delete(name)
+        datastore_verbs.delete(name)
 
     def mount(self, path: str, **kwargs: Any) -> None:
         """Refuse with UsageError: a datastore is a folder."""

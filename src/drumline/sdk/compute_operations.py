@@ -69,7 +69,7 @@ class ComputeOperations(Operations):
 
         ``nodes``: on how many; None: on those that are free. Blocks until there are such nodes. Raises UsageError.
         """
-        from drumline.control.upkeep.doctor import examine_compute
+        from drumline.control.upkeep.machine_doctor import examine_compute
 
         return examine_compute(name, nodes, lambda _: None)
 

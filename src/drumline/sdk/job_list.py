@@ -36,7 +36,7 @@ class JobList(Operations):
 
     def _repr_html_(self) -> str:
         from drumline.control.facts.jobs import KnownJobs
-        from drumline.sdk.notebook.page import render_jobs
+        from drumline.sdk.notebook.notebook_page import render_jobs
 
         with folder.workspace(self._workspace):
             known = KnownJobs()

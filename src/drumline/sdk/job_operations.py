@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import status
 from drumline.contract.errors import SpecError
 from drumline.control.facts import description
-from drumline.control.jobs import listing, lookup
+from drumline.control.jobs import job_folders, lookup
 from drumline.control.jobs.ending import cancel
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs import stream
 from drumline.control.submission.run_folder import forget_stored_name, name_taken
 from drumline.sdk.job_list import JobList
 from drumline.sdk.job_views import JobViews, Poller, job_failed
-from drumline.sdk.notebook.kernel import describe_interrupt, is_kernel
+from drumline.sdk.notebook.notebook_kernel import describe_interrupt, is_kernel
 from drumline.sdk.operations import fixed_part, from_description, print_warnings
 from drumline.spec.jobs.validate import validate
 from drumline.spec.paths import default_experiment_name
@@ -103,7 +103,7 @@ class JobOperations(JobViews):
         archived = {"ActiveOnly": False, "ArchivedOnly": True}.get(
             str(getattr(list_view_type, "value", list_view_type))
         )
-        names = listing.names(
+        names = job_folders.names(
             archived=archived, parent=parent_job_name or "", limit=kwargs.get("max_results")
         )
         return JobList(names)
@@ -186,10 +186,10 @@ class JobOperations(JobViews):
         print_warnings(need.what for need in pruning.delete_jobs([name]).needs)
 
     def archive(self, name: str) -> None:
-        listing.set_archived(name, archived=True)
+        job_folders.set_archived(name, archived=True)
 
     def restore(self, name: str) -> None:
-        listing.set_archived(name, archived=False)
+        job_folders.set_archived(name, archived=False)
 
     def update(
         self,
@@ -209,7 +209,7 @@ class JobOperations(JobViews):
             "tags": tags,
             "properties": properties,
         }
-        listing.edit(name, {field: value for field, value in given.items() if value is not None})
+        job_folders.edit(name, {field: value for field, value in given.items() if value is not None})
         return self.get(name)
 
     def show_services(self, name: str, node_index: int = 0) -> dict[str, Any]:
@@ -225,9 +225,9 @@ class JobOperations(JobViews):
 
 
 def _show_live(folder: RunFolder) -> Outcome:
-    from drumline.sdk.notebook import live
+    from drumline.sdk.notebook import live_page
 
-    return live.follow(folder)
+    return live_page.follow(folder)
 
 
 def _print_logs(folder: RunFolder) -> Outcome:

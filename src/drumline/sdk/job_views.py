@@ -10,21 +10,21 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
-from drumline.contract.drills import END, KINDS, DrillRequest
+from drumline.contract.drill_kinds import END, KINDS, DrillRequest
 from drumline.contract.errors import JobFailedError, UsageError, WaitTimeoutError
-from drumline.contract.mlflow import FILES
+from drumline.contract.mlflow_variables import FILES
 from drumline.contract.words import format_seconds
 from drumline.control import times
 from drumline.control.facts import description
 from drumline.control.jobs import lookup, recovery
 from drumline.control.jobs.ending import preempt, wait_for_end
 from drumline.control.jobs.recovery import recover
-from drumline.control.logs.history import LogChoice
+from drumline.control.logs.log_history import LogChoice
 from drumline.control.logs.matching import Matcher
 from drumline.control.logs.stream_steps import LogView
 from drumline.control.logs.view import check_choice, print_logs
 from drumline.control.terminal import clean
-from drumline.sdk.notebook.kernel import WaitInterruptedError, describe_interrupt
+from drumline.sdk.notebook.notebook_kernel import WaitInterruptedError, describe_interrupt
 from drumline.sdk.operations import Operations, from_description, print_warnings
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class JobViews(Operations):
 
         Blocks until all nodes have answered. Raises UsageError for a job that does not run.
         """
-        from drumline.control.facts.stacks import ask_stacks
+        from drumline.control.facts.stack_groups import ask_stacks
 
         return ask_stacks(name)
 

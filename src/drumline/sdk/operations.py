@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from drumline.contract import folder
 from drumline.contract.folder import chosen_workspace
-from drumline.control.jobs.listing import EDITABLE
+from drumline.control.jobs.job_folders import EDITABLE
 from drumline.control.terminal import clean
 from drumline.spec import builder
 from drumline.spec.foreign import translate_object
@@ -124,7 +124,7 @@ def from_description(described: dict[str, Any]) -> Command:
 
 
 def _render_page(name: str, workspace: str | None) -> str | None:
-    from drumline.sdk.notebook.page import render_current
+    from drumline.sdk.notebook.notebook_page import render_current
 
     return render_current(name, workspace)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.compat import distributed_component
 from drumline.contract.errors import SpecError, UsageError
-from drumline.control.assets import assets
+from drumline.control.assets import asset_verbs
 from drumline.sdk.v1.pipeline import submit, validate
 from drumline.spec import builder
 from drumline.spec.dsl import pipeline as today
@@ -238,7 +238,7 @@ class Component:
         if not name:
             raise UsageError("name is missing", 'Component.load(ws, name="train")')
         with workspace._here():
-            return Function(workspace, assets.get("component", name, version=version, label=label))
+            return Function(workspace, asset_verbs.get("component", name, version=version, label=label))
 
     @staticmethod
     def batch_load(
@@ -268,8 +268,8 @@ class Component:
     ) -> Function:
         """Keep it in the workspace under its name. Raises SpecError, UsageError."""
         with workspace._here():
-            kept = assets.create(_load_component(yaml_file), version=version)
-            return Function(workspace, assets.get("component", kept.name, version=str(kept.version)))
+            kept = asset_verbs.create(_load_component(yaml_file), version=version)
+            return Function(workspace, asset_verbs.get("component", kept.name, version=str(kept.version)))
 
 
 def _load_component(path: str | os.PathLike[str]) -> Today:

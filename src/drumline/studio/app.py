@@ -13,7 +13,7 @@ from starlette.routing import Match, Route
 from drumline.contract.errors import NotFoundError
 from drumline.studio.answers import to_json
 from drumline.studio.handlers import wrap
-from drumline.studio.live import Live
+from drumline.studio.live_streams import Live
 from drumline.studio.pages import Pages, refuse
 from drumline.studio.security import Guard
 from drumline.studio.settings import API

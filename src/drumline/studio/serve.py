@@ -45,7 +45,7 @@ def serve(wish: Wish) -> None:
     _check_home()
     from drumline.control.settings import tracking
     from drumline.studio.app import make_app
-    from drumline.studio.connections import make_server
+    from drumline.studio.connection_limits import make_server
     from drumline.studio.settings import StudioSettings, Tokens, is_loopback
 
     # A page asks for curves all the time, and a job may have written any address into its plan.

@@ -18,7 +18,7 @@ from anyio import to_thread
 
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import home
-from drumline.control.facts.table import JobTable, RowFigures
+from drumline.control.facts.job_table import JobTable, RowFigures
 
 _MOST_HOMES = 4
 _PART_S = 0.1

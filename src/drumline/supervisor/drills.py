@@ -7,10 +7,10 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from drumline.contract import drills
+from drumline.contract import drill_kinds
 from drumline.contract import events as e
 from drumline.contract import messages as m
-from drumline.contract.drills import KINDS, NOTE, read_groups
+from drumline.contract.drill_kinds import KINDS, NOTE, read_groups
 from drumline.contract.errors import EngineError
 from drumline.contract.record import NamedTuple
 from drumline.supervisor.clocks import wall_time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from typing import Any
 
-    from drumline.contract.drills import DrillRequest
+    from drumline.contract.drill_kinds import DrillRequest
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan
     from drumline.engines.base import Nodes, PlayedNetwork
@@ -126,8 +126,8 @@ class Drills:
             if not name.endswith(_SUFFIX) or drill in self._waiting:
                 continue
             data = self._folder.read_json(os.path.join(self._folder.drills, name))
-            request = drills.read_request(drill, data or {})
-            if request is None or request.kind == drills.END:
+            request = drill_kinds.read_request(drill, data or {})
+            if request is None or request.kind == drill_kinds.END:
                 self._forget(drill)
                 if request is not None:
                     self._end_all(request)
@@ -196,7 +196,7 @@ class Drills:
 
     def _note_begin(self, request: DrillRequest, began: float) -> None:
         drill, kind, by, node, rank = request[:5]
-        if drills.KINDS[kind].lasts:
+        if drill_kinds.KINDS[kind].lasts:
             self._running[drill] = _RunningDrill(request, None)
         self._record(e.DrillBegan(began, drill, kind, by, node, rank, self._attempt, request.settings))
 

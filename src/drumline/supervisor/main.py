@@ -14,10 +14,10 @@ import os
 import time
 
 from drumline.contract import events as e
-from drumline.contract import identity, status
+from drumline.contract import process_identity, status
 from drumline.contract.errors import DrumlineError, describe_os_error
 from drumline.contract.outcome import fold
-from drumline.engines.table import engine
+from drumline.engines.engine_table import engine
 from drumline.linux import kernel
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
@@ -80,7 +80,10 @@ def supervise(path: str, *, batch: bool = False, secrets: str = "") -> int:
         path = os.path.join(folder.system_logs, "supervisor.log")
         what = describe_os_error(error) if isinstance(error, OSError) else repr(error)
         end = h.Finish(status.FAILED, 1, f"the supervisor failed ({what}); see {path}")
-    if batch and folder.read_json(folder.supervisor) not in (None, identity.identify_process(os.getpid())):
+    if batch and folder.read_json(folder.supervisor) not in (
+        None,
+        process_identity.identify_process(os.getpid()),
+    ):
         log("another supervisor has this job by now: its end is that one's to write")
         return _NOT_OURS_CODE
     _write_end(folder, end, batch=batch)
@@ -101,7 +104,7 @@ def _read_secrets(folder: SupervisedFolder, text: str, *, batch: bool) -> dict[s
 
 def _take_job(folder: SupervisedFolder, *, batch: bool) -> bool:
     """Write down that this process has the job; False where another has it. Batch steps replace each other."""
-    me = identity.identify_process(os.getpid())
+    me = process_identity.identify_process(os.getpid())
     if batch:
         folder.write(folder.supervisor, json.dumps(me))
         return True

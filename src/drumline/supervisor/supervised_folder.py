@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.folder import RunFolder
 from drumline.engines.base import TIME_LIMIT
 from drumline.supervisor.deciding.happenings import Canceled
@@ -35,7 +35,7 @@ class SupervisedFolder(RunFolder):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._inode = os.stat(path).st_ino
-        self._me = identity.identify_process(os.getpid())
+        self._me = process_identity.identify_process(os.getpid())
         self.notices: JobNotices | None = None
         """Who is told of some events."""
 

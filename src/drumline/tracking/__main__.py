@@ -12,8 +12,8 @@ import sys
 
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder
-from drumline.contract.identity import user
 from drumline.contract.plan import Plan
+from drumline.contract.process_identity import user
 from drumline.tracking import mlflow_files
 from drumline.tracking.runs import note_path
 from drumline.tracking.server import Server

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.folder import load_plain, private_folder, write_whole
-from drumline.contract.mlflow import FILES, JOB_TAG, run_id_of
+from drumline.contract.mlflow_variables import FILES, JOB_TAG, run_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

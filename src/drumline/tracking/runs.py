@@ -17,7 +17,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from drumline.contract.folder import open_plain
-from drumline.contract.mlflow import PARENT_TAG, is_server, run_id_of, variables_of
+from drumline.contract.mlflow_variables import PARENT_TAG, is_server, run_id_of, variables_of
 from drumline.contract.record import NamedTuple
 from drumline.tracking import mlflow_files
 

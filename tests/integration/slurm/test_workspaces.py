@@ -7,7 +7,7 @@ from cli_jobs import one_rank, write_job
 from waiting import wait_until
 
 from drumline.contract.folder import home_of, workspace
-from drumline.control.assets import assets
+from drumline.control.assets import asset_verbs
 from drumline.control.facts import description
 
 FINAL = ("Completed", "Failed", "Canceled")
@@ -35,7 +35,7 @@ def test_two_workspaces_may_have_a_job_of_one_name(slurm, tmp_path, cli):
             assert (shown["status"], shown["run_folder"]) == ("Completed", str(place))
             assert (place / "user_logs" / "std_log.txt").read_text() == f"<{name}>\n{python}\n"
             assert shown["registered"] == {"set": "azureml:digits:1"}
-            assert assets.get("data", "digits").path == str(place / "named-outputs" / "set")
+            assert asset_verbs.get("data", "digits").path == str(place / "named-outputs" / "set")
     assert cli("workspace", "delete", "-n", "vision", "--yes").rc == 0
     assert [one.name for one in (shared / "workspaces").iterdir()] == ["speech"]
     assert json.loads(cli("workspace", "list", "--query", "[].[name, home]").out) == [

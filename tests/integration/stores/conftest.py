@@ -10,7 +10,7 @@ from services import cloud_variables
 
 from drumline.contract.uris import parse_uri
 from drumline.staging.stores import connection, open_store
-from drumline.staging.stores.base import Store
+from drumline.staging.stores.store import Store
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from store_reading import found_in, whole
 
 from drumline.contract.errors import NodeError
 from drumline.staging.stores import azure
-from drumline.staging.stores.base import ObjectChangedError
+from drumline.staging.stores.store import ObjectChangedError
 
 FILES = {
     "digits/train/0.bin": b"zero" * 1000,

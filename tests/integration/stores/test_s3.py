@@ -10,7 +10,7 @@ from services import S3Server
 from store_reading import found_in, whole
 
 from drumline.contract.errors import NodeError
-from drumline.staging.stores.base import ObjectChangedError
+from drumline.staging.stores.store import ObjectChangedError
 
 FILES = {
     "v1/a.bin": b"zero" * 1000,

@@ -15,7 +15,7 @@ from store_reading import whole
 from drumline.contract.errors import NodeError
 from drumline.staging.stores import connection
 from drumline.staging.stores import web as web_store
-from drumline.staging.stores.base import ObjectChangedError
+from drumline.staging.stores.store import ObjectChangedError
 
 CONTENT = os.urandom(1_000_000)
 

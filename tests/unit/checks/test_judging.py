@@ -429,7 +429,7 @@ def test_every_group_of_facts_has_a_gatherer():
 
 
 def test_the_guide_lists_every_check():
-    from drumline.control.upkeep.doctor import OWN_CHECKS
+    from drumline.control.upkeep.machine_doctor import OWN_CHECKS
 
     text = GUIDE.read_text().partition("## The checks")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([a-z0-9-]+)` \|", text, re.MULTILINE)

@@ -22,7 +22,7 @@ from drumline.checks import checker, cores_and_memory, gpus, registry
 from drumline.checks.findings import NodeDemand, NodeReport
 from drumline.contract.errors import EngineError
 from drumline.engines.local.isolation import inside, needs
-from drumline.engines.local.isolation.settings import Link
+from drumline.engines.local.isolation.isolation_settings import Link
 from drumline.linux import interfaces, namespaces
 
 DEADLINE_S = 120.0

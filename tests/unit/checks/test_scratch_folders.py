@@ -8,7 +8,7 @@ import time
 import pytest
 
 from drumline.checks import orphans
-from drumline.control.upkeep import doctor
+from drumline.control.upkeep import machine_doctor
 
 NAME = "drumline-0123abcd-n7"
 
@@ -118,5 +118,5 @@ def test_the_doctor_finds_and_removes_it(folder, proc, monkeypatch, drumline_hom
     monkeypatch.setattr(orphans, "list_forgotten", lambda paths, _: real(paths, later, str(proc)))
     monkeypatch.setenv("TMPDIR", str(folder.parent))
     assert orphans.gather_leftovers({"home": drumline_home})["folders"] == [str(folder)]
-    assert doctor._fix_leftovers() == "ended 0 processes, removed 1 folder"
+    assert machine_doctor._fix_leftovers() == "ended 0 processes, removed 1 folder"
     assert not folder.exists()

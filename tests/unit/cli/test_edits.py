@@ -1,6 +1,6 @@
 import pytest
 
-from drumline.cli.entities import parse_edits
+from drumline.cli.entity_flags import parse_edits
 from drumline.contract.errors import UsageError
 
 JOB = {"display_name": "old", "tags": {"a": "1", "b": "2"}, "properties": {}}

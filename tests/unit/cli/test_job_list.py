@@ -11,10 +11,10 @@ from drumline.cli import columns
 from drumline.cli.main import main
 from drumline.cli.views import listing as view
 from drumline.contract import events as e
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.folder import RunFolder, private_folder
 from drumline.control.facts.jobs import KnownJobs
-from drumline.control.jobs import listing
+from drumline.control.jobs import job_folders
 from drumline.store.index import Index
 
 HOSTILE = "鼓" * 40 + "\x1b[2J\x1b]0;x\x07"
@@ -103,13 +103,13 @@ def test_the_facts_of_ended_jobs_are_read_once(jobs, capsys, monkeypatch):
         assert json.loads(run(capsys, "job", "list", "--all").out) == first
         assert run(capsys, "job", "list", "--all", "-o", "table").out.splitlines()[0] == table.splitlines()[0]
     # Whatever is written about a job afterwards is seen.
-    listing.edit("bad", {"tags": {"team": "audio"}, "display_name": "other"})
+    job_folders.edit("bad", {"tags": {"team": "audio"}, "display_name": "other"})
     assert names(capsys, "--tag", "team=audio") == ["bad"]
     assert json.loads(run(capsys, "job", "list", "-r", "1").out)[0]["display_name"] == "other"
 
 
 def test_facts_that_an_older_version_kept_are_completed(jobs, drumline_home):
-    listing.edit("bad", {"display_name": "The bad one"})
+    job_folders.edit("bad", {"display_name": "The bad one"})
     known = KnownJobs()
     known.load(["bad"])
     assert known.overview("bad").display_name == "The bad one"
@@ -201,11 +201,11 @@ def test_the_table_fits(jobs, width):
 
 def test_ps_lists_what_runs_with_the_jobs_below_it(jobs, capsys, drumline_home):
     """The supervisor of these is this process."""
-    from drumline.contract import identity
+    from drumline.contract import process_identity
 
     def running(name, **spec):
         folder = make_job(name, ended="", events=[e.JobRunning(time.time())], **spec)
-        folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
+        folder.write(folder.supervisor, json.dumps(process_identity.identify_process(os.getpid())))
 
     running("p")
     running("p_1", parent_job_name="p")
@@ -224,12 +224,12 @@ def test_ps_lists_what_runs_with_the_jobs_below_it(jobs, capsys, drumline_home):
 
 def test_lists_say_that_a_job_hangs(jobs, capsys):
     """The supervisor of these is this process."""
-    from drumline.contract import identity
+    from drumline.contract import process_identity
 
     folder = make_job(
         "h", ended="", events=[e.JobRunning(time.time()), e.JobHung(time.time(), "ranks 0-3 wait")]
     )
-    folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
+    folder.write(folder.supervisor, json.dumps(process_identity.identify_process(os.getpid())))
     for verb in (("ps",), ("job", "list", "-r", "1")):
         line = run(capsys, *verb, "-o", "table").out.splitlines()[1]
         assert line.split()[0] == "h"
@@ -277,7 +277,7 @@ def test_the_row_of_a_pipeline_says_that_a_step_hangs(drumline_home, capsys, kin
     folder.begin(events[0])
     for event in (*events[1:], e.StepStarted(time.time(), "a", "p-a")):
         folder.append(event)
-    me = json.dumps(identity.identify_process(os.getpid()))
+    me = json.dumps(process_identity.identify_process(os.getpid()))
     folder.write(folder.supervisor, me)  # Else the look at it starts a driver.
     known = KnownJobs()
     (row,) = known.overviews(["p"])

@@ -6,7 +6,7 @@ import pytest
 
 from drumline.cli import other_words
 from drumline.cli.arguments import _find_similar
-from drumline.cli.guide import hints
+from drumline.cli.guide import foreign_words
 from drumline.cli.guide.completion import describe_verbs, find_verbs, read_parser
 from drumline.cli.main import COMMANDS, list_modules, main
 
@@ -46,7 +46,7 @@ SAME = {
 }
 """By our verb the words that mean it; written here again, so that a slip in the table shows."""
 
-WORDS = [word for meaning in hints.MEANINGS for word in meaning.words.split()]
+WORDS = [word for meaning in foreign_words.MEANINGS for word in meaning.words.split()]
 
 
 def parse(command):
@@ -69,10 +69,10 @@ def parse(command):
 @pytest.mark.parametrize("rest", [[], ["calm_drum"], ["-n", "calm_drum"], ["job.yml"]])
 def test_a_hint_is_a_command_that_means_the_same(rest):
     for word in WORDS:
-        command = hints.find_command([word, *rest], MODULES)
+        command = foreign_words.find_command([word, *rest], MODULES)
         if not command:
             # The verb that it stands for is not there.
-            assert hints.suggest([word, *rest], MODULES) == "drumline --help lists all commands"
+            assert foreign_words.suggest([word, *rest], MODULES) == "drumline --help lists all commands"
         elif command.startswith("run -- "):
             assert word in SAME["create"]
             assert command.removeprefix("run -- ") == shlex.join(rest)
@@ -83,7 +83,7 @@ def test_a_hint_is_a_command_that_means_the_same(rest):
 
 
 def meaning_of(word):
-    return next(one for one in hints.MEANINGS if word in one.words.split())
+    return next(one for one in foreign_words.MEANINGS if word in one.words.split())
 
 
 @pytest.mark.parametrize("noun", NOUNS)
@@ -184,7 +184,7 @@ def test_the_hints_run(cli, tmp_path):
         "rm calm_drum",
         "check job.yml",
     ):
-        command = hints.find_command(typed.split(), MODULES)
+        command = foreign_words.find_command(typed.split(), MODULES)
         sure = ["--yes"] if command.startswith("job delete") else []
         done = cli(*shlex.split(command), *sure)
         assert done.rc == 0, (command, done.err)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from drumline.contract import events as e
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.folder import RunFolder, home, write_whole
 
 
@@ -80,21 +80,21 @@ def test_everything_is_for_its_owner_alone(folder, drumline_home):
 
 
 def test_a_process_is_known_by_more_than_its_number():
-    mine = identity.identify_process(os.getpid())
-    assert identity.is_alive(mine)
-    assert not identity.is_alive({**mine, "started": mine["started"] - 1})
-    assert not identity.is_alive({**mine, "boot": "another"})
-    assert identity.open_pidfd({**mine, "started": 0}) is None
-    assert identity.identify_process(2**22 + 1) is None
+    mine = process_identity.identify_process(os.getpid())
+    assert process_identity.is_alive(mine)
+    assert not process_identity.is_alive({**mine, "started": mine["started"] - 1})
+    assert not process_identity.is_alive({**mine, "boot": "another"})
+    assert process_identity.open_pidfd({**mine, "started": 0}) is None
+    assert process_identity.identify_process(2**22 + 1) is None
 
 
 def test_a_process_of_another_machine_or_container_is_not_judged_from_here():
     """Its number means nothing here; to take it for dead would end somebody's job."""
-    mine = identity.identify_process(os.getpid())
+    mine = process_identity.identify_process(os.getpid())
     elsewhere = {**mine, "space": "another/1", "started": 0, "boot": "x"}
-    assert identity.is_alive(elsewhere)
-    assert identity.open_pidfd(elsewhere) is None
-    assert not identity.is_alive({**mine, "started": 0})
+    assert process_identity.is_alive(elsewhere)
+    assert process_identity.open_pidfd(elsewhere) is None
+    assert not process_identity.is_alive({**mine, "started": 0})
 
 
 def test_a_torn_line_does_not_swallow_the_next_event(folder, monkeypatch):
@@ -160,7 +160,7 @@ def test_a_job_is_handed_over_once(folder):
     assert folder.has_lost_maker() is False
     folder.hand_over(os.getpid())
     folder.hand_over(1)
-    assert folder.read_json(folder.supervisor) == identity.identify_process(os.getpid())
+    assert folder.read_json(folder.supervisor) == process_identity.identify_process(os.getpid())
     assert not os.path.exists(folder.maker)
     assert folder.has_lost_maker() is None
 
@@ -171,7 +171,7 @@ def test_a_job_of_other_machines_has_no_maker(folder):
 
 
 def test_a_folder_whose_maker_was_killed_is_abandoned_at_once(folder):
-    dead = {**identity.identify_process(os.getpid()), "started": 1}
+    dead = {**process_identity.identify_process(os.getpid()), "started": 1}
     folder.write(folder.maker, json.dumps(dead))
     assert RunFolder.for_job("calm_drum").is_abandoned(60.0)
 
@@ -186,12 +186,16 @@ def test_a_job_that_begins_while_its_maker_is_looked_at_is_not_abandoned(folder,
         return False
 
     make_long_ago(folder)
-    monkeypatch.setattr(identity, "is_alive" if maker == "dead" else "is_ours_to_judge", begin_and_end)
+    monkeypatch.setattr(
+        process_identity, "is_alive" if maker == "dead" else "is_ours_to_judge", begin_and_end
+    )
     assert not looked.is_abandoned(60.0)
 
 
 def test_a_maker_of_another_machine_has_some_time(folder):
-    folder.write(folder.maker, json.dumps({**identity.identify_process(os.getpid()), "space": "elsewhere"}))
+    folder.write(
+        folder.maker, json.dumps({**process_identity.identify_process(os.getpid()), "space": "elsewhere"})
+    )
     assert not RunFolder.for_job("calm_drum").is_abandoned(60.0)
     make_long_ago(folder)
     assert RunFolder.for_job("calm_drum").is_abandoned(60.0)
@@ -202,7 +206,7 @@ def test_whoever_comes_back_too_late_sees_that_its_name_was_taken(folder):
     shutil.rmtree(folder.path)
     assert folder.was_taken_over()
     RunFolder.for_job("calm_drum").create()
-    other = {**identity.identify_process(os.getpid()), "pid": os.getpid() + 1}
+    other = {**process_identity.identify_process(os.getpid()), "pid": os.getpid() + 1}
     folder.write(folder.maker, json.dumps(other))
     assert folder.was_taken_over()
     assert not RunFolder.for_job("calm_drum").was_taken_over(), "it has made none"

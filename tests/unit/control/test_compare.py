@@ -9,7 +9,7 @@ from planning import plan
 from drumline.cli.main import main
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
-from drumline.contract.mlflow import run_id_of
+from drumline.contract.mlflow_variables import run_id_of
 from drumline.control.comparing import compare_jobs, compare_trees
 from drumline.control.jobs import naming
 from drumline.staging.snapshot.take import take_snapshot

@@ -9,7 +9,7 @@ import pytest
 
 from drumline.contract.errors import EngineError, NotFoundError, PlanError, SpecError, UsageError
 from drumline.control.machine import computes
-from drumline.engines import table
+from drumline.engines import engine_table
 from drumline.spec.registered.compute import AmlCompute, LocalCompute, SlurmCompute
 
 ARM = "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w/computes/"
@@ -43,7 +43,9 @@ def slurm(monkeypatch):
 
     def use(engine):
         monkeypatch.setattr(
-            table, "engine", lambda name, real=table.engine: engine if name == "slurm" else real(name)
+            engine_table,
+            "engine",
+            lambda name, real=engine_table.engine: engine if name == "slurm" else real(name),
         )
 
     use(Engine())

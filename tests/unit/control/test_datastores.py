@@ -5,7 +5,7 @@ import pytest
 
 from drumline.contract.errors import NotFoundError, PlanError, SpecError, UsageError
 from drumline.contract.folder import workspace
-from drumline.control.assets import datastores
+from drumline.control.assets import datastore_verbs
 from drumline.spec.registered.datastores import (
     AccountKeyConfiguration,
     AzureBlobDatastore,
@@ -20,10 +20,10 @@ def blob(**fields):
 
 
 def test_four_are_there_from_the_start(drumline_home):
-    found = datastores.all()
-    assert [one.name for one in found] == sorted(datastores.BUILT_IN)
+    found = datastore_verbs.all()
+    assert [one.name for one in found] == sorted(datastore_verbs.BUILT_IN)
     assert [one.name for one in found if one.is_default] == ["workspaceblobstore"]
-    first: Any = datastores.get("workspaceblobstore")
+    first: Any = datastore_verbs.get("workspaceblobstore")
     assert first.path == str(drumline_home / "datastores" / "workspaceblobstore")
     assert not drumline_home.exists()
 
@@ -34,53 +34,53 @@ def test_four_are_there_from_the_start(drumline_home):
 )
 def test_a_path_in_a_datastore(drumline_home, inside, expected):
     folder = os.path.join(drumline_home, "datastores", "workspaceblobstore")
-    assert datastores.path_of("workspaceblobstore", inside) == os.path.join(folder, expected).rstrip("/")
+    assert datastore_verbs.path_of("workspaceblobstore", inside) == os.path.join(folder, expected).rstrip("/")
 
 
 @pytest.mark.parametrize("inside", ["..", "a/../b", "../../etc/passwd", "a/..", "a\0b"])
 def test_a_path_that_leads_out_is_refused(inside):
     with pytest.raises(UsageError, match="leads out"):
-        datastores.path_of("workspaceblobstore", inside)
+        datastore_verbs.path_of("workspaceblobstore", inside)
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "", "a b"])
 def test_a_name_that_is_none_is_refused(name):
     with pytest.raises(UsageError):
-        datastores.path_of(name, "a")
+        datastore_verbs.path_of(name, "a")
 
 
 def test_one_of_azure_says_which_line_makes_it_a_folder(tmp_path):
-    datastores.create(blob())
+    datastore_verbs.create(blob())
     with pytest.raises(PlanError, match="no folder of this machine") as error:
-        datastores.path_of("blob", "a")
+        datastore_verbs.path_of("blob", "a")
     assert "drumline datastore create --name blob --type local --path /FOLDER" in error.value.hint
-    datastores.create(LocalDatastore(name="blob", path=tmp_path))
-    assert datastores.path_of("blob", "a") == str(tmp_path / "a")
+    datastore_verbs.create(LocalDatastore(name="blob", path=tmp_path))
+    assert datastore_verbs.path_of("blob", "a") == str(tmp_path / "a")
     with pytest.raises(NotFoundError) as error:
-        datastores.path_of("blobb", "a")
+        datastore_verbs.path_of("blobb", "a")
     assert "did you mean 'blob'?" in error.value.hint
 
 
 def test_one_that_is_built_in_can_be_given_another_folder(tmp_path):
-    datastores.create(LocalDatastore(name="workspaceblobstore", path=tmp_path))
-    assert datastores.path_of("workspaceblobstore", "a") == str(tmp_path / "a")
-    datastores.delete("workspaceblobstore")
-    first: Any = datastores.get("workspaceblobstore")
+    datastore_verbs.create(LocalDatastore(name="workspaceblobstore", path=tmp_path))
+    assert datastore_verbs.path_of("workspaceblobstore", "a") == str(tmp_path / "a")
+    datastore_verbs.delete("workspaceblobstore")
+    first: Any = datastore_verbs.get("workspaceblobstore")
     assert first.path.endswith("datastores/workspaceblobstore")
     with pytest.raises(UsageError, match="always there"):
-        datastores.delete("workspaceblobstore")
+        datastore_verbs.delete("workspaceblobstore")
     with pytest.raises(NotFoundError):
-        datastores.delete("nobody")
+        datastore_verbs.delete("nobody")
 
 
 def test_a_folder_must_be_there(tmp_path):
     with pytest.raises(PlanError, match="there is no folder") as error:
-        datastores.create(LocalDatastore(name="blob", path=tmp_path / "no"))
+        datastore_verbs.create(LocalDatastore(name="blob", path=tmp_path / "no"))
     assert error.value.hint == f"mkdir -p {tmp_path / 'no'}"
 
 
 def test_secrets_are_kept_and_not_shown(drumline_home):
-    made = datastores.create(blob(credentials=AccountKeyConfiguration(account_key="very secret")))
+    made = datastore_verbs.create(blob(credentials=AccountKeyConfiguration(account_key="very secret")))
     assert made.credentials.account_key == "very secret"
     for text in (str(made), repr(made), repr(made.credentials), repr([made])):
         assert "very secret" not in text
@@ -91,32 +91,32 @@ def test_secrets_are_kept_and_not_shown(drumline_home):
 
 def test_what_is_shown_for_a_secret_is_not_taken_for_it():
     with pytest.raises(SpecError, match="is a masked secret, not the secret itself"):
-        datastores.create(blob(credentials=AccountKeyConfiguration(account_key="********")))
+        datastore_verbs.create(blob(credentials=AccountKeyConfiguration(account_key="********")))
 
 
 def test_what_azure_would_refuse_is_refused():
     with pytest.raises(SpecError, match="account_name must be text"):
-        datastores.create(blob(account_name=3))
+        datastore_verbs.create(blob(account_name=3))
     lake = AzureDataLakeGen2Datastore(name="lake", account_name="a", filesystem="f")
     lake.credentials = AccountKeyConfiguration(account_key="k")
     with pytest.raises(SpecError, match="holds no known credentials"):
-        datastores.create(lake)
+        datastore_verbs.create(lake)
 
 
 def test_a_workspace_has_its_own_folders_and_sees_the_datastores_of_the_base_home(tmp_path, drumline_home):
-    datastores.create(LocalDatastore(name="lustre", path=tmp_path))
+    datastore_verbs.create(LocalDatastore(name="lustre", path=tmp_path))
     with workspace("team"):
-        assert datastores.path_of("lustre", "a") == str(tmp_path / "a")
+        assert datastore_verbs.path_of("lustre", "a") == str(tmp_path / "a")
         own = drumline_home / "workspaces" / "team" / "datastores" / "workspaceblobstore"
-        assert datastores.path_of("workspaceblobstore", "") == str(own)
-        assert "lustre" in datastores.names()
+        assert datastore_verbs.path_of("workspaceblobstore", "") == str(own)
+        assert "lustre" in datastore_verbs.names()
 
 
 def test_a_damaged_record_is_told(drumline_home, tmp_path):
-    datastores.create(LocalDatastore(name="lustre", path=tmp_path))
+    datastore_verbs.create(LocalDatastore(name="lustre", path=tmp_path))
     next(drumline_home.rglob("1.yml")).write_text("type: [\n")
     said = []
-    assert len(datastores.all(damaged=said.append)) == 4
+    assert len(datastore_verbs.all(damaged=said.append)) == 4
     assert "lustre" in said[0]
 
 

@@ -13,10 +13,10 @@ from drumline import MLClient
 from drumline.checks import checker
 from drumline.checks.findings import Finding
 from drumline.cli.main import main
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.folder import base_home, home
 from drumline.control.machine import computes
-from drumline.control.upkeep import doctor
+from drumline.control.upkeep import machine_doctor
 from drumline.node.warm import pool_folder
 from drumline.spec.registered.compute import SlurmCompute
 from drumline.store.index import Index
@@ -81,7 +81,9 @@ def test_a_damaged_index_is_found_and_rebuilt(capsys):
 
 @pytest.mark.usefixtures("quick")
 def test_a_socket_of_a_killed_process_is_removed_and_a_live_one_stays(capsys):
-    folders = [os.path.join(base_home(), "warm", identity.name_machine(), name) for name in ("dead", "live")]
+    folders = [
+        os.path.join(base_home(), "warm", process_identity.name_machine(), name) for name in ("dead", "live")
+    ]
     listeners = []
     for folder in folders:
         os.makedirs(folder)
@@ -134,7 +136,7 @@ def test_what_jobs_left_is_ended_and_removed(capsys, left, tmp_path):
 
 @pytest.mark.usefixtures("quick")
 def test_what_could_not_be_checked_is_said_and_mended_all_the_same(capsys, left, monkeypatch):
-    monkeypatch.setattr(doctor, "_DEADLINE_S", 0.0)
+    monkeypatch.setattr(machine_doctor, "_DEADLINE_S", 0.0)
     found = run(capsys)[1]["leftovers"]
     assert (found["status"], found["remedy"]) == ("warning", "run drumline doctor again")
     assert found["finding"].startswith("it was not checked: ")
@@ -169,10 +171,10 @@ def test_a_compute_whose_nodes_share_this_machine_is_this_machine(capsys):
 def test_of_a_cluster_the_free_nodes_are_checked(monkeypatch):
     states = ["idle", "mixed", "idle", "down*"]
     monkeypatch.setattr(computes, "nodes", lambda _: [{"state": state} for state in states])
-    assert doctor.choose_count(SlurmCompute(name="c")) == 2
-    assert doctor.choose_count(SlurmCompute(name="c", max_instances=1)) == 1
+    assert machine_doctor.choose_count(SlurmCompute(name="c")) == 2
+    assert machine_doctor.choose_count(SlurmCompute(name="c", max_instances=1)) == 1
     states[:] = ["allocated"]
-    assert doctor.choose_count(SlurmCompute(name="c")) == 1
+    assert machine_doctor.choose_count(SlurmCompute(name="c")) == 1
 
 
 def test_an_error_is_red_and_ends_with_1(capsys, monkeypatch):
@@ -180,7 +182,7 @@ def test_an_error_is_red_and_ends_with_1(capsys, monkeypatch):
         Finding("disk", "error", None, "the run folder /x\x1b[31m cannot be written to", "free space there"),
         Finding("cores", "ok", None, "8 cores"),
     ]
-    monkeypatch.setattr(doctor, "examine_machine", lambda: found)
+    monkeypatch.setattr(machine_doctor, "examine_machine", lambda: found)
     assert main(["doctor", "-o", "table"]) == 1
     printed = capsys.readouterr().out
     assert "\x1b" not in printed

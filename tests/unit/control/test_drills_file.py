@@ -5,7 +5,7 @@ import time
 import pytest
 from planning import plan
 
-from drumline.contract.drills import DrillRequest
+from drumline.contract.drill_kinds import DrillRequest
 from drumline.contract.errors import SpecError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import DrillOutcome, Outcome

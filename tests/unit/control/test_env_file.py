@@ -3,7 +3,7 @@
 import pytest
 
 from drumline.contract.errors import NotFoundError, SpecError
-from drumline.control.submission import secrets
+from drumline.control.submission import submitted_secrets
 
 GOOD = r"""
 # a comment
@@ -21,7 +21,7 @@ G=# nothing
 def test_the_subset_that_shells_and_dotenv_share(tmp_path):
     path = tmp_path / ".env"
     path.write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
-    assert secrets.read(str(path)) == {
+    assert submitted_secrets.read(str(path)) == {
         "A": "2",
         "B": "two words",
         "C": "a#b",
@@ -48,7 +48,7 @@ def test_every_other_line_is_an_error_that_does_not_show_it(tmp_path, line, what
     path = tmp_path / ".env"
     path.write_text(f"GOOD=1\n{line}\n")
     with pytest.raises(SpecError) as caught:
-        secrets.read(str(path))
+        submitted_secrets.read(str(path))
     assert what in str(caught.value)
     assert f"{path}:2:1" in str(caught.value)
     assert "sesame" not in str(caught.value)
@@ -56,7 +56,7 @@ def test_every_other_line_is_an_error_that_does_not_show_it(tmp_path, line, what
 
 def test_a_file_that_is_none(tmp_path):
     with pytest.raises(NotFoundError, match="No such file"):
-        secrets.read(str(tmp_path / "missing"))
+        submitted_secrets.read(str(tmp_path / "missing"))
     (tmp_path / "binary").write_bytes(b"A=\xff")
     with pytest.raises(SpecError, match="not UTF-8"):
-        secrets.read(str(tmp_path / "binary"))
+        submitted_secrets.read(str(tmp_path / "binary"))

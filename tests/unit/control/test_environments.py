@@ -10,7 +10,7 @@ from planning import plan
 
 from drumline import command, load_job
 from drumline.contract.errors import PlanError, SpecError, UsageError
-from drumline.control.assets import assets
+from drumline.control.assets import asset_verbs
 from drumline.control.assets.references import resolve_references
 from drumline.control.environments import environment_builds
 from drumline.control.environments.environment_builds import TargetMachine, plan_environment
@@ -349,13 +349,13 @@ def test_the_plan_has_the_build_and_what_activation_sets():
 def test_an_asset_keeps_what_its_conda_file_leads_to(tmp_path):
     (tmp_path / "more.txt").write_text("torch\nnumpy\n")
     (tmp_path / "conda.yml").write_text("dependencies:\n- pip: [-r more.txt, x]\n")
-    made = assets.create(Environment(name="e", image="i", conda_file=str(tmp_path / "conda.yml")))
+    made = asset_verbs.create(Environment(name="e", image="i", conda_file=str(tmp_path / "conda.yml")))
     (tmp_path / "more.txt").unlink()
     assert made.conda_file == {"dependencies": [{"pip": ["torch", "numpy", "x"]}]}
     assert resolve_references(command(command="x", environment="azureml:e@latest")).build.name == "e:1"
     (tmp_path / "conda.yml").write_text("dependencies:\n- pip: [-r gone.txt]\n")
     with pytest.raises(SpecError, match="cannot read"):
-        assets.create(Environment(name="f", image="i", conda_file=str(tmp_path / "conda.yml")))
+        asset_verbs.create(Environment(name="f", image="i", conda_file=str(tmp_path / "conda.yml")))
 
 
 def test_there_must_be_something_to_build():

@@ -12,8 +12,8 @@ from drumline import Input, command
 from drumline.cli.main import main
 from drumline.contract.errors import DamagedError, SpecError, UsageError
 from drumline.contract.hiding import HIDDEN, hide_in, hide_in_text
-from drumline.control.assets import assets, datastores
-from drumline.control.assets.assets import list_assets
+from drumline.control.assets import asset_verbs, datastore_verbs
+from drumline.control.assets.asset_verbs import list_assets
 from drumline.control.facts.description import show_job
 from drumline.control.facts.job import show_spec
 from drumline.control.submission.submit import submit
@@ -127,7 +127,7 @@ def test_nor_from_python_nor_over_a_file(drumline_home):
         with pytest.raises(SpecError, match="stands for a value that was hidden"):
             submit(job)
     with pytest.raises(SpecError, match="stands for a value that was hidden"):
-        assets.create(Data(name="d", path=hide_in_text(ADDRESS), type="uri_file"))
+        asset_verbs.create(Data(name="d", path=hide_in_text(ADDRESS), type="uri_file"))
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_what_is_registered_is_shown_without_passwords_and_changed_with_them(
         assert "canary" not in shown
         assert "https://...@example.org/a?..." in shown
     assert "canary" not in json.dumps(list_assets())
-    stored = datastores.get("d") if noun == "datastore" else assets.get(noun, "d")
+    stored = datastore_verbs.get("d") if noun == "datastore" else asset_verbs.get(noun, "d")
     assert stored.tags == {"from": ADDRESS, "a": "1"}
 
 

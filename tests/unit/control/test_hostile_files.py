@@ -16,12 +16,12 @@ from drumline.control.driver.children import read_graph
 from drumline.control.facts import metrics
 from drumline.control.facts.changes import JobWatch, read_events
 from drumline.control.facts.job import show_spec
+from drumline.control.facts.job_table import JobTable
 from drumline.control.facts.ranks import describe_ranks
-from drumline.control.facts.table import JobTable
 from drumline.control.jobs import lookup
 from drumline.control.logs.follow import last_lines
-from drumline.control.logs.history import History, LogChoice
 from drumline.control.logs.line_queries import read_lines
+from drumline.control.logs.log_history import History, LogChoice
 from drumline.control.logs.rank_log import RankLog, open_log
 from drumline.control.logs.view import explain_link
 from drumline.control.settings import tracking

@@ -11,8 +11,8 @@ from drumline.contract import events as e
 from drumline.contract import samples
 from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.control.access.job_files import look_at, open_file
-from drumline.control.assets import assets
-from drumline.control.facts import history, stacks
+from drumline.control.assets import asset_verbs
+from drumline.control.facts import history, stack_groups
 from drumline.control.facts.history import read_system
 from drumline.control.facts.job import describe_job
 from drumline.control.facts.ranks import describe_ranks, describe_variables
@@ -234,8 +234,8 @@ def test_ranks_at_one_place_are_together_and_the_odd_one_is_named(job, monkeypat
         "reason": "ranks 0, 1 wait; rank 3 is in load_batch",
         "ranks": {"0": [waits], "1": [waits], "3": [process(("data.py", 31, "load_batch"))]},
     }
-    monkeypatch.setattr(stacks, "ask_stacks", lambda name: answer)
-    told = stacks.group_stacks(job.name)
+    monkeypatch.setattr(stack_groups, "ask_stacks", lambda name: answer)
+    told = stack_groups.group_stacks(job.name)
     assert [(one["ranks"], one["odd"], one["waits_for"]) for one in told["groups"]] == [
         ([0, 1], False, "all_reduce (train.py:12, in step)"),
         ([3], True, ""),
@@ -316,16 +316,18 @@ def test_nodes_and_assets_of_a_new_home_are_this_machine_and_its_datastores(drum
     assert [(one["name"], one["reason"]) for one in told["computes"]] == [("local", "")]
     assert told["nodes"][0]["compute"] == "local"
     assert told["sentence"].startswith("1 node of 1 compute")
-    assert {one["kind"] for one in assets.list_assets()["assets"]} <= {"datastore"}
-    assert assets.list_assets("model")["assets"] == []
+    assert {one["kind"] for one in asset_verbs.list_assets()["assets"]} <= {"datastore"}
+    assert asset_verbs.list_assets("model")["assets"] == []
     with pytest.raises(NotFoundError):
-        assets.list_assets("model", "no_such_model")
+        asset_verbs.list_assets("model", "no_such_model")
 
 
 def test_assets_are_listed_without_their_content(drumline_home, tmp_path):
     (tmp_path / "a.csv").write_text("1,2\n")
-    assets.create(Data(name="digits", path=str(tmp_path / "a.csv"), type="uri_file", tags={"of": "mnist"}))
-    (found,) = assets.list_assets("data")["assets"]
+    asset_verbs.create(
+        Data(name="digits", path=str(tmp_path / "a.csv"), type="uri_file", tags={"of": "mnist"})
+    )
+    (found,) = asset_verbs.list_assets("data")["assets"]
     assert (found["name"], found["version"], found["type"], found["tags"]) == (
         "digits",
         "1",

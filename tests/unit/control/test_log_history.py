@@ -9,8 +9,8 @@ import pytest
 from drumline.contract import log_times
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import RunFolder
-from drumline.control.logs import history, matching
-from drumline.control.logs.history import (
+from drumline.control.logs import log_history, matching
+from drumline.control.logs.log_history import (
     History,
     LogChoice,
     find_line_end,
@@ -66,7 +66,7 @@ def lines_of(run, **choice):
 
 @pytest.mark.parametrize("chunk", [1, 5, 1 << 18])
 def test_the_tail_of_a_log_is_found_from_its_end(run, monkeypatch, chunk):
-    monkeypatch.setattr(history.rank_log, "CHUNK", chunk)
+    monkeypatch.setattr(log_history.rank_log, "CHUNK", chunk)
     write(run, 0, b"one\ntwo\n\nfour\nfi")
     assert lines_of(run, tail=0) == []
     assert lines_of(run, tail=1) == ["fi"]

@@ -11,7 +11,7 @@ from drumline.cli.main import main
 from drumline.contract import events as e
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.folder import MARKER, RunFolder
-from drumline.control.jobs import listing, naming
+from drumline.control.jobs import job_folders, naming
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_last_is_the_newest_job_that_lists_show(make):
     make("pipe", kind="pipeline")
     make("pipe-step", parent="pipe")
     make("hidden")
-    listing.set_archived("hidden", archived=True)
+    job_folders.set_archived("hidden", archived=True)
     assert naming.find_name("@last") == "pipe"
 
 

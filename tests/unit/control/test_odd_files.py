@@ -7,12 +7,12 @@ import sys
 import pytest
 from waiting import PATIENCE
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.errors import NotFoundError
 from drumline.contract.folder import RunFolder
 from drumline.control.jobs.lookup import folder_of
 
-QUEUE = f"engines/local/{identity.name_machine()}/line.json"
+QUEUE = f"engines/local/{process_identity.name_machine()}/line.json"
 
 
 @pytest.mark.parametrize("name", ["defaults.json", "notify.json", QUEUE])

@@ -11,7 +11,7 @@ from drumline import Input, Output, command, load_job
 from drumline.contract import events as e
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import RunFolder, workspace
-from drumline.control.assets import assets
+from drumline.control.assets import asset_verbs
 from drumline.control.assets.references import resolve_references
 from drumline.control.submission import planning
 from drumline.entities import Environment
@@ -26,7 +26,7 @@ def data(tmp_path):
 
 
 def registered(kind, **fields):
-    return assets.create(kind(**fields))
+    return asset_verbs.create(kind(**fields))
 
 
 def job_with(path, **fields):
@@ -181,9 +181,9 @@ def test_the_output_of_a_job_that_has_not_ended_is_refused(drumline_home):
 
 
 def _me():
-    from drumline.contract import identity
+    from drumline.contract import process_identity
 
-    return identity.identify_process(os.getpid())
+    return process_identity.identify_process(os.getpid())
 
 
 def test_the_output_of_a_failed_job_is_used_with_a_warning():

@@ -10,7 +10,7 @@ from drumline.contract import steps as contract
 from drumline.control.facts import steps
 from drumline.control.facts.history import describe_attempt_steps
 from drumline.control.facts.metrics import find_marks
-from drumline.control.jobs.outcome import read_outcome
+from drumline.control.jobs.job_outcome import read_outcome
 from drumline.tracking import metrics
 
 KERAS = "\x1b[1m{}/20\x1b[0m \x1b[37m━━━━\x1b[0m \x1b[1m3s\x1b[0m 12ms/step - loss: 0.5"

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from drumline.contract import events as e
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import RunFolder
 from drumline.control.submission import run_folder
@@ -30,14 +30,14 @@ def test_a_submitter_that_sleeps_keeps_its_name(drumline_home):
 
 def test_the_name_of_a_submitter_that_was_killed_is_free_at_once(drumline_home):
     first = create_folder(JOB, str(drumline_home))
-    first.write(first.maker, json.dumps({**identity.identify_process(os.getpid()), "started": 1}))
+    first.write(first.maker, json.dumps({**process_identity.identify_process(os.getpid()), "started": 1}))
     second = create_folder(JOB, str(drumline_home))
     run_folder.check_is_ours(second)
 
 
 def test_one_of_two_submissions_takes_the_name_of_a_submitter_that_was_killed(drumline_home, monkeypatch):
     killed = create_folder(JOB, str(drumline_home))
-    killed.write(killed.maker, json.dumps({**identity.identify_process(os.getpid()), "started": 1}))
+    killed.write(killed.maker, json.dumps({**process_identity.identify_process(os.getpid()), "started": 1}))
     others = []
 
     def be_late(*_):

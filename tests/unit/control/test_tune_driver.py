@@ -10,7 +10,7 @@ from drumline.contract import status
 from drumline.contract import steps as step_lines
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import Outcome
-from drumline.control.driver import tune
+from drumline.control.driver import tune_trials
 from drumline.control.measure import tune_sweep
 from drumline.control.measure.tune_sweep import TuneRequest
 from drumline.control.submission import driven, planning
@@ -34,7 +34,7 @@ class Driven:
         folder = RunFolder.for_job(sweep.name)
         folder.create()
         folder.write(folder.graph, json.dumps(driven.prepare(sweep)[0]))
-        self.driver = tune.TuneDriver(folder, -1)
+        self.driver = tune_trials.TuneDriver(folder, -1)
         self.stopped = {}
         self.driver._children.cancel = lambda name, by, at_once: self.stopped.update({name: by})
 
@@ -76,7 +76,7 @@ class Driven:
 def clock(monkeypatch):
     """The time of the driver, in seconds; it stands still."""
     now = [1000.0]
-    monkeypatch.setattr(tune.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(tune_trials.time, "monotonic", lambda: now[0])
     return now
 
 
@@ -136,7 +136,7 @@ def test_steps_are_not_read_more_often_than_a_twentieth_of_the_time(tmp_path, cl
         looks.append(clock[0])
         clock[0] += 0.3
 
-    monkeypatch.setattr(tune, "measure", measure)
+    monkeypatch.setattr(tune_trials, "measure", measure)
     while clock[0] < 1100:
         tuning.look()
         clock[0] += 0.25

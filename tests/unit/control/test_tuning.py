@@ -11,7 +11,7 @@ from drumline.cli.main import main
 from drumline.contract.errors import SpecError, UsageError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import Outcome, StepOutcome
-from drumline.control.driver.tune import FEWEST, reduce_steps
+from drumline.control.driver.tune_trials import FEWEST, reduce_steps
 from drumline.control.measure import tune_parameters, tune_results, tune_sweep
 from drumline.control.measure.tune_parameters import NodeRoom
 from drumline.control.measure.tune_sweep import TuneRequest

@@ -16,17 +16,17 @@ import pytest
 
 from drumline.cli.main import main
 from drumline.contract import events as e
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.errors import DrumlineError, UsageError
 from drumline.contract.folder import RunFolder
 from drumline.control.driver import reuse
 from drumline.control.facts import description
-from drumline.control.jobs import listing, lookup
+from drumline.control.jobs import job_folders, lookup
 from drumline.control.jobs.download import download
 from drumline.control.submission import run_folder
 from drumline.control.upkeep import disk, disk_usage, pruning, trash
 from drumline.sdk.ml_client import MLClient
-from drumline.staging.snapshot import listing as snapshot
+from drumline.staging.snapshot import code_files as snapshot
 from drumline.tracking import mlflow_files
 
 DAY = 86400.0
@@ -67,7 +67,7 @@ def make(home):
             logged.mkdir(parents=True)
             (logged / "meta.yaml").write_text("{}")
         if days is None:
-            folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
+            folder.write(folder.supervisor, json.dumps(process_identity.identify_process(os.getpid())))
         else:
             folder.append(e.JobEnded(end, status, 0 if status == "Completed" else 1, ""))
         return folder
@@ -143,7 +143,7 @@ def test_a_job_is_deleted_with_its_steps_and_metrics(make, home, capsys):
     assert "deleted job p and its step (" in capsys.readouterr().err
     assert names() == ["other"]
     assert metrics(home) == ["other"]
-    assert listing.names() == ["other"]
+    assert job_folders.names() == ["other"]
     assert list((home / trash.TRASH).iterdir()) == []
 
 
@@ -181,10 +181,10 @@ def test_the_index_forgets_them_at_once(make, home, capsys, words, is_read):
 
 def test_a_job_goes_although_the_index_cannot_forget_it(make, home, monkeypatch):
     make("gone")
-    assert listing.names() == ["gone"]
+    assert job_folders.names() == ["gone"]
     (home / "index.sqlite").write_bytes(b"no database")
     pruning.delete_jobs(["gone"])
-    assert (names(), listing.names()) == ([], [])
+    assert (names(), job_folders.names()) == ([], [])
 
 
 def test_all_that_are_named_or_none(make, capsys):
@@ -276,7 +276,7 @@ def test_old_jobs_go_and_what_is_needed_stays(make, home, capsys):
     make("young", days=3)
     make("failed", status="Failed", days=50)
     make("archived")
-    listing.set_archived("archived", archived=True)
+    job_folders.set_archived("archived", archived=True)
     make("runs", days=None)
     make("reused", parent_job_name="gone")
     make("p", days=2, steps={"train": "reused"})
@@ -320,7 +320,7 @@ def test_old_jobs_go_and_what_is_needed_stays(make, home, capsys):
 def test_archived_jobs_that_stay_are_listed(make, capsys):
     make("old")
     make("archived")
-    listing.set_archived("archived", archived=True)
+    job_folders.set_archived("archived", archived=True)
     kept = ["kept: archived: it is archived", "archived jobs go too with --include-archived"]
     assert prune("--dry-run", "-o", "table") == 0
     assert capsys.readouterr().out.splitlines()[-2:] == kept

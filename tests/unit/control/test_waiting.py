@@ -9,7 +9,7 @@ import time
 from waiting import wait_until
 
 from drumline.contract import events as e
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.folder import RunFolder
 
 LIMIT = 96
@@ -23,7 +23,7 @@ def test_more_jobs_than_descriptors_are_waited_for(drumline_home):
         folder.create()
         folder.write(folder.job, "command: 'true'\n")
         folder.begin(e.JobSubmitted(time.time(), "me", "local"))
-        folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
+        folder.write(folder.supervisor, json.dumps(process_identity.identify_process(os.getpid())))
     wait = [sys.executable, "-m", "drumline", "job", "wait", *(folder.name for folder in folders)]
     limited = ["sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh", *wait]
     with subprocess.Popen(limited, stderr=subprocess.PIPE, text=True) as process:

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from drumline.cli.main import main
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.errors import NodeError, NotFoundError
 from drumline.control.machine import warm
 
@@ -31,7 +31,7 @@ class Keeper:
     """Speaks the protocol, and holds nothing."""
 
     def __init__(self, home, held, kind="0a1b2c3d", answer=None):
-        self.folder = home / "warm" / identity.name_machine() / kind
+        self.folder = home / "warm" / process_identity.name_machine() / kind
         self.folder.mkdir(parents=True, mode=0o700)
         self.held = list(held)
         self.answer = answer
@@ -141,9 +141,9 @@ def test_all_are_stopped_or_one(pools, capsys):
 def test_one_that_is_gone_is_passed_over(pools, drumline_home):
     pools(ONE)
     for kind in ("00000001", "00000002", "not-a-kind"):
-        (drumline_home / "warm" / identity.name_machine() / kind).mkdir(mode=0o700)
+        (drumline_home / "warm" / process_identity.name_machine() / kind).mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as left:
-        at = os.open(drumline_home / "warm" / identity.name_machine() / "00000001", os.O_RDONLY)
+        at = os.open(drumline_home / "warm" / process_identity.name_machine() / "00000001", os.O_RDONLY)
         left.bind(f"/proc/self/fd/{at}/socket")
         os.close(at)
     assert [one["pid"] for one in warm.warm_interpreters()] == [4711]
@@ -174,7 +174,7 @@ def test_an_answer_that_is_none_is_an_error_in_words(pools, capsys):
 
 def test_one_that_does_not_answer_is_not_waited_for(drumline_home, monkeypatch):
     monkeypatch.setattr(warm, "PATIENCE_S", 0.05)
-    folder = drumline_home / "warm" / identity.name_machine() / "00000001"
+    folder = drumline_home / "warm" / process_identity.name_machine() / "00000001"
     folder.mkdir(parents=True, mode=0o700)
     at = os.open(folder, os.O_RDONLY)
     with socket.socket(socket.AF_UNIX) as silent:

@@ -4,7 +4,7 @@ import pytest
 
 from drumline.contract.errors import EngineError, PlanError, SpecError
 from drumline.engines.local.isolation import batches, inside, needs
-from drumline.engines.local.isolation.settings import Isolation, Link, read_isolation
+from drumline.engines.local.isolation.isolation_settings import Isolation, Link, read_isolation
 from drumline.linux import limits
 from drumline.spec.load import load_compute
 
@@ -71,7 +71,7 @@ def test_a_job_cannot_have_more_nodes_than_the_compute():
 
 
 def test_nodes_with_a_number_of_processors_and_no_group_have_processors_of_their_own(monkeypatch):
-    monkeypatch.setattr(needs.machine, "cores", lambda: (0, 1, 2, 3))
+    monkeypatch.setattr(needs.resources, "cores", lambda: (0, 1, 2, 3))
     monkeypatch.setenv("DRUMLINE_CGROUP", "0")
     shapes = needs.shape_nodes({"cpus": 2}, [0, 0, 0])
     assert [shape.cores for shape in shapes] == [(0, 1), (2, 3), (0, 1)]

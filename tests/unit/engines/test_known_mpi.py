@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from drumline.contract import mpi
+from drumline.contract import installed_mpi
 from drumline.contract.folder import base_home
-from drumline.engines.local import machine
+from drumline.engines.local import resources
 
-FOUND = mpi.Mpi(mpi.OPEN_MPI, 4, 1, "mpirun")
+FOUND = installed_mpi.Mpi(installed_mpi.OPEN_MPI, 4, 1, "mpirun")
 SCRIPT = """\
 #!/bin/sh
 echo asked >>"$0.asked"
@@ -34,38 +34,38 @@ def program(folder):
 
 
 def test_a_launcher_that_has_not_changed_is_not_asked_again(program, folder):
-    assert machine.mpi_on(str(folder)) is None
-    machine.remember(program, FOUND)
-    assert machine.mpi_on(str(folder)) == FOUND
+    assert resources.mpi_on(str(folder)) is None
+    resources.remember(program, FOUND)
+    assert resources.mpi_on(str(folder)) == FOUND
     with open(program, "ab") as file:
         file.write(b"\0")
-    assert machine.mpi_on(str(folder)) is None
+    assert resources.mpi_on(str(folder)) is None
 
 
 def test_another_program_of_the_name_is_asked(program, folder, tmp_path):
-    machine.remember(program, FOUND)
+    resources.remember(program, FOUND)
     os.rename(folder, tmp_path / "elsewhere")
-    assert machine.recall("mpirun", str(tmp_path / "elsewhere" / "mpirun")) is None
+    assert resources.recall("mpirun", str(tmp_path / "elsewhere" / "mpirun")) is None
 
 
 def test_a_script_is_asked_each_time(folder):
     (folder / "mpirun").write_text(SCRIPT)
     (folder / "mpirun").chmod(0o755)
     for _ in range(2):
-        assert machine.mpi_on(f"{folder}:/bin") == mpi.Mpi(mpi.OPEN_MPI, 5, 0, "mpirun")
+        assert resources.mpi_on(f"{folder}:/bin") == installed_mpi.Mpi(installed_mpi.OPEN_MPI, 5, 0, "mpirun")
     assert (folder / "mpirun.asked").read_text() == "asked\n" * 2
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"of": 1}', "[" * 4096, "\xff"])
 def test_a_damaged_memory_is_none(program, text):
-    machine.remember(program, FOUND)
+    resources.remember(program, FOUND)
     (path,) = (os.path.join(base_home(), "engines", name) for name in os.listdir(f"{base_home()}/engines"))
     with open(path, "w", encoding="latin-1") as file:
         file.write(text)
-    assert machine.recall("mpirun", program) is None
+    assert resources.recall("mpirun", program) is None
 
 
 def test_where_no_job_was_nothing_is_written(tmp_path):
     shutil.copy("/bin/true", tmp_path / "mpirun")
-    machine.remember(str(tmp_path / "mpirun"), FOUND)
+    resources.remember(str(tmp_path / "mpirun"), FOUND)
     assert not os.path.exists(base_home())

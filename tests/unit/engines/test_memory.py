@@ -7,7 +7,7 @@ import pytest
 from drumline import command
 from drumline.contract.errors import PlanError
 from drumline.control.submission.submit import submit
-from drumline.engines.local import machine
+from drumline.engines.local import resources
 
 GIB = 1 << 30
 
@@ -15,13 +15,13 @@ GIB = 1 << 30
 @pytest.fixture
 def free(monkeypatch):
     def give(size_bytes):
-        monkeypatch.setattr(machine, "_find_free", lambda: size_bytes)
+        monkeypatch.setattr(resources, "_find_free", lambda: size_bytes)
 
     return give
 
 
 def test_the_free_memory_of_this_machine_is_found():
-    assert 0 < machine._find_free() < 1 << 50
+    assert 0 < resources._find_free() < 1 << 50
 
 
 @pytest.mark.parametrize(
@@ -38,27 +38,27 @@ def test_the_free_memory_of_this_machine_is_found():
 def test_what_finds_no_room_is_refused_and_what_may_not_is_warned_of(
     nodes, ranks, size_bytes, is_refused, is_warned
 ):
-    lack, warning = machine.describe_room(nodes, ranks, size_bytes)
+    lack, warning = resources.describe_room(nodes, ranks, size_bytes)
     assert (bool(lack), bool(warning)) == (is_refused, is_warned)
 
 
 def test_small_jobs_are_not_looked_at(free):
     free(1)
-    assert machine.check_holds(100, 100) == []
+    assert resources.check_holds(100, 100) == []
     with pytest.raises(PlanError):
-        machine.check_holds(200, 200)
+        resources.check_holds(200, 200)
 
 
 def test_the_check_can_be_switched_off(free, monkeypatch):
     free(1)
-    monkeypatch.setenv(machine.OVERRIDE, "0")
-    assert machine.check_holds(1000, 1000) == []
+    monkeypatch.setenv(resources.OVERRIDE, "0")
+    assert resources.check_holds(1000, 1000) == []
 
 
 def test_nothing_is_created_of_a_job_that_is_refused(free, drumline_home, monkeypatch):
     """A small one, which harms nobody if it is started after all."""
     free(1 << 20)
-    monkeypatch.setattr(machine, "_MANY", 1)
+    monkeypatch.setattr(resources, "_MANY", 1)
     job = command(command="true", instance_count=2)
     with pytest.raises(PlanError, match="2 nodes with 2 ranks need") as caught:
         submit(job)

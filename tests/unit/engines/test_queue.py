@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.engines.local.queue import JobQueue, QueueEntry
 
 
@@ -19,7 +19,7 @@ def who(number):
 def living(monkeypatch):
     """The numbers of the supervisors that live."""
     numbers = set(range(1, 100))
-    monkeypatch.setattr(identity, "is_alive", lambda someone: someone["pid"] in numbers)
+    monkeypatch.setattr(process_identity, "is_alive", lambda someone: someone["pid"] in numbers)
     return numbers
 
 
@@ -215,7 +215,7 @@ def test_whatever_happens_nobody_gets_what_another_has_and_order_is_kept(tmp_pat
     queue = JobQueue(str(tmp_path_factory.mktemp("queue")), 4, ())
     wanted, running, waiting = {}, set(), []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(identity, "is_alive", lambda _: True)
+        patch.setattr(process_identity, "is_alive", lambda _: True)
         for what, number, cores in steps:
             if what == "leave":
                 queue.leave(who(number))

@@ -5,7 +5,7 @@ import select
 import pytest
 
 from drumline.contract import messages as m
-from drumline.node.agent.preparing import Preparation
+from drumline.node.agent.node_preparation import Preparation
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from drumline.node.warm import command
-from drumline.node.warm.command import NotWarm
+from drumline.node.warm import shell_command
+from drumline.node.warm.shell_command import NotWarm
 
 TELL = """\
 import json, os, sys
@@ -52,7 +52,7 @@ def place(tmp_path_factory):
 
 def parse(place, text, **more):
     folder, env = place
-    return command.parse_command(("/bin/bash", "-c", text), {**env, **more}, folder)
+    return shell_command.parse_command(("/bin/bash", "-c", text), {**env, **more}, folder)
 
 
 SAME = [
@@ -146,7 +146,7 @@ def test_a_shim_is_looked_through_to_what_it_starts(place, pyenv, text, version)
     found = parse((folder, env), text)
     assert (
         found.python
-        == command.find_interpreter(found)
+        == shell_command.find_interpreter(found)
         == str(pyenv / "versions" / version / "bin" / "python")
     )
     assert found.env == real_env
@@ -373,35 +373,35 @@ def test_an_odd_level(place, level):
 def test_nothing_of_a_command_is_run(place, text):
     folder, env = place
     with contextlib.suppress(NotWarm):
-        command.parse_command(("bash", "-c", text), {**env, "EVIL": "a[$(touch mark)]"}, folder)
+        shell_command.parse_command(("bash", "-c", text), {**env, "EVIL": "a[$(touch mark)]"}, folder)
     assert not os.path.exists(f"{folder}/mark")
 
 
 def test_a_program_without_a_shell(place):
     folder, env = place
-    found = command.parse_command(("python", "-u", "t.py", "$RANK", "a b"), env, folder)
-    assert found == command.Program("python", ("-u",), ("t.py",), ("$RANK", "a b"), env, folder)
+    found = shell_command.parse_command(("python", "-u", "t.py", "$RANK", "a b"), env, folder)
+    assert found == shell_command.Program("python", ("-u",), ("t.py",), ("$RANK", "a b"), env, folder)
     assert found.env is not env
-    found = command.parse_command(("env", "-u", "A", "B=1", "python", "-m", "mod"), env, folder)
+    found = shell_command.parse_command(("env", "-u", "A", "B=1", "python", "-m", "mod"), env, folder)
     assert found.env == {**{name: value for name, value in env.items() if name != "A"}, "B": "1"}
     for argv in ((), ("bash", "run.sh"), ("bash", "-c", "python t.py", "x"), ("bash", "-lc", "python t.py")):
         with pytest.raises(NotWarm):
-            command.parse_command(argv, env, folder)
+            shell_command.parse_command(argv, env, folder)
 
 
 def test_resolve(place, tmp_path):
     folder, env = place
-    program = command.parse_command(("python", "t.py"), env, folder)
-    assert command.find_interpreter(program) == f"{folder}/bin/python"
-    assert command.find_interpreter(program._replace(python="bin/python")) == f"{folder}/bin/python"
+    program = shell_command.parse_command(("python", "t.py"), env, folder)
+    assert shell_command.find_interpreter(program) == f"{folder}/bin/python"
+    assert shell_command.find_interpreter(program._replace(python="bin/python")) == f"{folder}/bin/python"
     (tmp_path / "python").write_text("#!/bin/sh\n")
     os.chmod(tmp_path / "python", 0o755)
     os.symlink("/bin/true", tmp_path / "python3")
     for word, said in (("python", "is a script"), ("python3", "not CPython"), ("python3.77", "not on PATH")):
         with pytest.raises(NotWarm, match=said):
-            command.find_interpreter(program._replace(python=word, env={"PATH": str(tmp_path)}))
+            shell_command.find_interpreter(program._replace(python=word, env={"PATH": str(tmp_path)}))
     with pytest.raises(NotWarm, match="No such file"):
-        command.find_interpreter(program._replace(python="/nowhere/python"))
+        shell_command.find_interpreter(program._replace(python="/nowhere/python"))
 
 
 PIECES = [
@@ -443,5 +443,5 @@ def test_words_without_expansions_are_read_as_bash_reads_them(place):
     said = iter(ran.stdout.decode().split("\0"))
     for text in texts:
         real = [next(said) for _ in range(int(next(said)))]
-        program = command.parse_command(("bash", "-c", f"python t.py{text[1:]}"), env, folder)
+        program = shell_command.parse_command(("bash", "-c", f"python t.py{text[1:]}"), env, folder)
         assert list(program.args) == real, text

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from drumline.node.warm import imports
-from drumline.node.warm.command import NotWarm, Program
+from drumline.node.warm.shell_command import NotWarm, Program
 
 
 def put(folder, files):

@@ -4,7 +4,7 @@ import pytest
 from planning import plan
 
 from drumline.contract.errors import PlanError
-from drumline.contract.mpi import OPEN_MPI, Mpi
+from drumline.contract.installed_mpi import OPEN_MPI, Mpi
 from drumline.contract.plan import Build, Plan
 from drumline.spec.parts.resources import MpiDistribution, PyTorchDistribution, RayDistribution
 

@@ -5,9 +5,9 @@ import subprocess
 import pytest
 from planning import FACTS, environments, plan
 
-from drumline.contract import mpi
+from drumline.contract import installed_mpi
 from drumline.contract.errors import PlanError
-from drumline.contract.mpi import INTEL, MPICH, OPEN_MPI, Mpi, recognize_mpi
+from drumline.contract.installed_mpi import INTEL, MPICH, OPEN_MPI, Mpi, recognize_mpi
 from drumline.contract.plan import Plan, bind
 
 TWO_EACH = {"type": "mpi", "process_count_per_instance": 2}
@@ -16,7 +16,9 @@ OPEN_MPI_4 = Mpi(OPEN_MPI, 4, 1, "mpirun")
 
 def of(mpi, **job):
     return plan(
-        distribution=TWO_EACH, at={"mpi": mpi, "shares_machine": job.pop("shares_machine", False)}, **job
+        distribution=TWO_EACH,
+        at={"mpi": mpi, "shares_machine": job.pop("shares_machine", False)},
+        **job,
     )
 
 
@@ -151,7 +153,7 @@ KNOWN = [
     (Mpi(MPICH, 5, 0, "mpiexec"), "HYDRA build details:\n    Version:            5.0.2\n    CC: gcc"),
     (Mpi(INTEL, 2021, 9, "mpirun"), "Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307"),
 ]
-IMAGE_MPI = Mpi(mpi.IMAGE_MPI, 0, 0, "mpirun")
+IMAGE_MPI = Mpi(installed_mpi.IMAGE_MPI, 0, 0, "mpirun")
 
 
 def call(launcher, folder, program, said):

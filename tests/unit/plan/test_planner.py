@@ -8,7 +8,7 @@ import pytest
 from planning import plan
 
 from drumline.contract.errors import DrumlineError, PlanError
-from drumline.contract.mpi import OPEN_MPI, Mpi
+from drumline.contract.installed_mpi import OPEN_MPI, Mpi
 from drumline.contract.plan import Plan
 
 GOLDEN = Path(__file__).parent / "golden"

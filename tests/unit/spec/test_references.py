@@ -3,7 +3,7 @@
 import pytest
 
 from drumline.contract.errors import SpecError
-from drumline.spec.references import is_reference, parse
+from drumline.spec.azureml_uris import is_reference, parse
 
 LONG = "azureml://subscriptions/s/resourcegroups/g/workspaces/w"
 ARM = "azureml:/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w"

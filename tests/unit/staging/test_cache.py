@@ -15,8 +15,8 @@ from shelf import Shelf, fetch
 from waiting import wait_until
 
 from drumline.contract.errors import NodeError
-from drumline.staging.cache.folder import Cache, is_safe
-from drumline.staging.transfer import download
+from drumline.staging.cache.cache_folder import Cache, is_safe
+from drumline.staging.transfer import object_download
 
 SHELF = Path(shelf.__file__)
 
@@ -44,7 +44,7 @@ def data(tmp_path):
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Of 1,000 bytes."""
-    monkeypatch.setattr(download, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(object_download, "CHUNK_BYTES", 1000)
 
 
 def content_of(cache):
@@ -302,7 +302,7 @@ def test_a_service_without_ranges_or_sizes_is_read_in_order(run, big, small_chun
 
 @pytest.mark.parametrize("chunk", [1000, 1 << 20])
 def test_a_digest_of_the_service_is_compared(run, big, capfd, monkeypatch, chunk):
-    monkeypatch.setattr(download, "CHUNK_BYTES", chunk)
+    monkeypatch.setattr(object_download, "CHUNK_BYTES", chunk)
     fetch(run, "d", Shelf(big, digest=shelf.md5_of(big)), kind="file")
     assert said(capfd)[-1]["verified"] == 1
 

@@ -13,11 +13,11 @@ import pytest
 from shelf import Shelf, fetch
 
 from drumline.contract import events as e
-from drumline.contract import identity, words
+from drumline.contract import process_identity, words
 from drumline.contract.errors import NodeError, UsageError
 from drumline.contract.folder import RunFolder
-from drumline.staging.cache import leases, pruning
-from drumline.staging.cache.folder import STAMP_NS, Cache
+from drumline.staging.cache import cache_pruning, leases
+from drumline.staging.cache.cache_folder import STAMP_NS, Cache
 
 KB = 1000
 
@@ -53,7 +53,7 @@ def names(cache):
 
 
 def size_of(cache):
-    return sum(one.size for one in pruning.list_contents(cache))
+    return sum(one.size for one in cache_pruning.list_contents(cache))
 
 
 def end(job):
@@ -78,7 +78,7 @@ def begin(tmp_path, supervisor, job):
     folder = RunFolder(str(tmp_path / "jobs" / job))
     os.makedirs(folder.path)
     folder.begin(e.JobSubmitted(time.time(), "somebody"))
-    folder.write(folder.supervisor, json.dumps(identity.identify_process(supervisor.pid)))
+    folder.write(folder.supervisor, json.dumps(process_identity.identify_process(supervisor.pid)))
     return folder
 
 
@@ -117,10 +117,10 @@ def test_what_a_running_job_reads_stays(get, cache, tmp_path, supervisor, why):
     elif why == "its folder is gone":
         shutil.rmtree(folder.path)
     runs = [os.path.basename(one.run) for one in leases.list_active_leases(cache)]
-    removal = pruning.prune(cache, 0)
+    removal = cache_pruning.prune(cache, 0)
     if why == "it runs":
         assert runs == ["reader"]
-        assert removal == pruning.Removal((), 0, 0, 30 * KB)
+        assert removal == cache_pruning.Removal((), 0, 0, 30 * KB)
         assert len(Path(folder.inputs, "read").read_bytes()) == 30 * KB
     else:
         assert runs == []
@@ -135,14 +135,14 @@ def test_what_a_job_reads_stays_when_another_supervisor_takes_over(get, cache, t
     supervisor.kill()
     supervisor.wait()
     assert leases.list_active_leases(cache) == []
-    folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
-    assert pruning.prune(cache, 0).left == 30 * KB
+    folder.write(folder.supervisor, json.dumps(process_identity.identify_process(os.getpid())))
+    assert cache_pruning.prune(cache, 0).left == 30 * KB
 
 
 def test_a_copy_is_the_jobs_own_and_holds_nothing(get, cache, tmp_path, supervisor):
     begin(tmp_path, supervisor, "copier")
     get("copied", job="copier", writable=True)
-    assert pruning.prune(cache, 0).left == 0
+    assert cache_pruning.prune(cache, 0).left == 0
 
 
 def test_what_is_being_fetched_for_stays_until_it_is_in_place(get, cache, tmp_path):
@@ -150,7 +150,7 @@ def test_what_is_being_fetched_for_stays_until_it_is_in_place(get, cache, tmp_pa
     lease = leases.CacheLease(cache, str(tmp_path))
     lease.begin()
     get("now")
-    assert pruning.prune(cache, 0).left == 30 * KB
+    assert cache_pruning.prune(cache, 0).left == 30 * KB
     lease.close()
 
 
@@ -168,9 +168,9 @@ def test_a_job_that_needs_more_than_the_limit_is_let_through(get, cache, capfd, 
 def test_what_was_not_used_for_long_goes_whatever_the_limit(get, cache):
     get("old", minutes=90)
     get("new")
-    would = pruning.prune(cache, 1 << 40, unused_since=time.time() - 3600, dry_run=True)
+    would = cache_pruning.prune(cache, 1 << 40, unused_since=time.time() - 3600, dry_run=True)
     assert (would.files, would.left, size_of(cache)) == (1, 30 * KB, 60 * KB)
-    assert pruning.prune(cache, 1 << 40, unused_since=time.time() - 3600) == would
+    assert cache_pruning.prune(cache, 1 << 40, unused_since=time.time() - 3600) == would
     assert size_of(cache) == 30 * KB
 
 
@@ -181,13 +181,13 @@ def test_what_fetches_that_were_cut_short_left_goes_after_a_week(get, cache):
     os.utime(old, (0, 0))
     young.write_text("young")
     tree.mkdir()
-    pruning.prune(cache, 1 << 40)
+    cache_pruning.prune(cache, 1 << 40)
     assert os.listdir(cache.partial) == [young.name]
     lock = cache.try_lock(young.name)
-    pruning.prune(cache, 0, cut_off_since=time.time() + 99)
+    cache_pruning.prune(cache, 0, cut_off_since=time.time() + 99)
     assert young.exists()
     lock.release()
-    pruning.prune(cache, 0, cut_off_since=time.time() + 99)
+    cache_pruning.prune(cache, 0, cut_off_since=time.time() + 99)
     assert os.listdir(cache.partial) == []
 
 
@@ -198,7 +198,7 @@ def test_a_lease_of_another_machine_counts_for_a_while(get, cache, days, counts)
     lease = json.loads(path.read_text())
     lease.update(run="/elsewhere/jobs/far", who={**lease["who"], "space": "other/1"})
     path.write_text(json.dumps({**lease, "written": time.time() - days * 86400}))
-    assert (pruning.prune(cache, 0).left > 0) == counts
+    assert (cache_pruning.prune(cache, 0).left > 0) == counts
 
 
 def test_a_damaged_lease_is_none(get, cache):
@@ -210,14 +210,14 @@ def test_a_damaged_lease_is_none(get, cache):
 
 def test_the_limit_is_the_variable_or_the_setting_or_a_quarter_of_the_disk(cache, monkeypatch, tmp_path):
     disk = os.statvfs(tmp_path)
-    assert pruning.read_limit(cache) == (disk.f_blocks * disk.f_frsize // 4, "default")
-    pruning.set_limit(cache, 5)
-    assert pruning.read_limit(cache) == (5, "settings")
+    assert cache_pruning.read_limit(cache) == (disk.f_blocks * disk.f_frsize // 4, "default")
+    cache_pruning.set_limit(cache, 5)
+    assert cache_pruning.read_limit(cache) == (5, "settings")
     monkeypatch.setenv("DRUMLINE_CACHE_LIMIT", "1.5GiB")
-    assert pruning.read_limit(cache) == (3 << 29, "DRUMLINE_CACHE_LIMIT")
+    assert cache_pruning.read_limit(cache) == (3 << 29, "DRUMLINE_CACHE_LIMIT")
     monkeypatch.setenv("DRUMLINE_CACHE_LIMIT", "much")
     with pytest.raises(UsageError, match="DRUMLINE_CACHE_LIMIT: 'much' is not a size"):
-        pruning.read_limit(cache)
+        cache_pruning.read_limit(cache)
 
 
 @pytest.mark.parametrize("text", ["", "GB", "-1GB", "1 2", "1e9", "9" * 16, "1GBB", "0x10", "1iB"])
@@ -256,7 +256,7 @@ def test_what_does_not_fit_is_said_before_anything_is_fetched(small_disk, tmp_pa
 def test_a_disk_that_fills_up_meanwhile_is_one_sentence_and_leaves_nothing(
     small_disk, tmp_path, ranges, monkeypatch
 ):
-    monkeypatch.setattr("drumline.staging.transfer.download.CHUNK_BYTES", 200_000)
+    monkeypatch.setattr("drumline.staging.transfer.object_download.CHUNK_BYTES", 200_000)
     (tmp_path / "large").write_bytes(os.urandom(1_500_000))
     store = Shelf(tmp_path / "large", ranges=ranges)
     store.before_read = (
@@ -282,7 +282,7 @@ def test_what_no_job_uses_gives_way_on_a_full_disk(small_disk, tmp_path):
             writable=True,
         )
         assert Path(target).stat().st_size == 1_200_000
-        for one in pruning.list_contents(Cache()):
+        for one in cache_pruning.list_contents(Cache()):
             os.utime(Cache().content_path(one.digest), ns=(0, STAMP_NS))
         for source in Cache().list_sources():
             os.utime(os.path.join(Cache().sources, source.key), (0, 0))

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from drumline.contract.plan import Build
-from drumline.staging.environments import builder, uv
-from drumline.staging.environments.builder import is_ready, note_use
-from drumline.staging.environments.folder import MARKER
+from drumline.staging.environments import environment_builder, uv
+from drumline.staging.environments.environment_builder import is_ready, note_use
+from drumline.staging.environments.environment_folder import MARKER
 from drumline.staging.environments.tool import BuildError, Tool, summarize_output
 
 UV = """Using Python 3.11.7 environment at: v
@@ -98,7 +98,7 @@ def test_what_works_stays_when_it_cannot_be_made_again(tmp_path, monkeypatch):
     (tmp_path / "d.build-left").mkdir()
     monkeypatch.setattr(uv, "find_uv", lambda: "")
     with pytest.raises(BuildError):
-        builder.build_environment(build, 2, print, is_forced=True)
+        environment_builder.build_environment(build, 2, print, is_forced=True)
     assert is_ready(build)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "d.lock"]
 
@@ -122,9 +122,9 @@ def test_what_is_elsewhere_on_the_machine_is_no_part_of_it(tmp_path, monkeypatch
     )
     said = []
     monkeypatch.setattr(
-        builder,
+        environment_builder,
         "_choose_maker",
         lambda _: lambda _, tool: said.append(tool.output([sys.executable, "-c", asks])),
     )
-    builder.build_environment(Build("uv", "d", str(tmp_path / "d"), {}), 2, print)
+    environment_builder.build_environment(Build("uv", "d", str(tmp_path / "d"), {}), 2, print)
     assert said == ["None  0\n"]

@@ -10,13 +10,13 @@ from drumline.contract.errors import NodeError
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Fetch
 from drumline.contract.uris import parse_uri
-from drumline.staging.cache import pruning
+from drumline.staging.cache import cache_pruning
+from drumline.staging.cache.cache_folder import Cache
 from drumline.staging.cache.chunk_files import ChunkFiles
-from drumline.staging.cache.folder import Cache
 from drumline.staging.mount import choice
 from drumline.staging.mount.filesystem import FileSystem, MountedInput, read_record, write_record
 from drumline.staging.mount.reader import MountReader
-from drumline.staging.stores.base import Object
+from drumline.staging.stores.store import Object
 
 CHUNK = 1000
 
@@ -113,34 +113,34 @@ def test_what_was_read_counts_and_goes_and_comes_again(shelf, cache):
     large = file(shelf, "large")
     reads = reader(shelf, cache)
     reads.read(large, 0, 10)
-    assert sum(one.size for one in pruning.list_contents(cache)) == CHUNK
-    assert pruning.prune(cache, 0).size == CHUNK
-    assert not list(pruning.list_contents(cache))
+    assert sum(one.size for one in cache_pruning.list_contents(cache)) == CHUNK
+    assert cache_pruning.prune(cache, 0).size == CHUNK
+    assert not list(cache_pruning.list_contents(cache))
     assert reads.read(large, 0, 10) == content(shelf, "large")[:10]
     reader(shelf, cache).read(large, 0, 10)
     assert len(shelf.reads) == 2
 
 
 def test_the_limit_holds_while_it_reads(shelf, cache, monkeypatch):
-    monkeypatch.setenv(pruning.LIMIT, str(3 * CHUNK))
+    monkeypatch.setenv(cache_pruning.LIMIT, str(3 * CHUNK))
     reads, large = reader(shelf, cache), file(shelf, "large")
     for start in range(0, large.size, 500):
         assert reads.read(large, start, 500) == content(shelf, "large")[start : start + 500]
-        assert sum(one.size for one in pruning.list_contents(cache)) <= 3 * CHUNK
-    assert any(pruning.list_contents(cache))
+        assert sum(one.size for one in cache_pruning.list_contents(cache)) <= 3 * CHUNK
+    assert any(cache_pruning.list_contents(cache))
 
 
 def test_where_there_is_no_room_it_is_read_all_the_same(shelf, cache, monkeypatch):
-    monkeypatch.setenv(pruning.LIMIT, "10")
+    monkeypatch.setenv(cache_pruning.LIMIT, "10")
     reads, large = reader(shelf, cache), file(shelf, "large")
     assert reads.read(large, 0, 99_999) == content(shelf, "large")
-    assert not list(pruning.list_contents(cache))
+    assert not list(cache_pruning.list_contents(cache))
 
 
 def test_a_part_that_somebody_wrote_to_is_read_again(shelf, cache):
     large = file(shelf, "large")
     reader(shelf, cache).read(large, 0, 10)
-    path = next(pruning.list_contents(cache)).path
+    path = next(cache_pruning.list_contents(cache)).path
     os.chmod(path, 0o600)
     with open(path, "r+b") as damaged:
         damaged.write(b"other")

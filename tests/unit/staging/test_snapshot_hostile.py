@@ -8,7 +8,7 @@ import stat
 import pytest
 
 from drumline.contract.errors import PlanError
-from drumline.staging.snapshot import listing
+from drumline.staging.snapshot import code_files
 from drumline.staging.snapshot.partial_folder import copy_snapshot, snapshot_path
 from drumline.staging.snapshot.take import take_snapshot
 
@@ -151,7 +151,7 @@ def test_folders_that_link_to_each_other_end(code, take):
 
 
 def test_links_that_multiply_have_an_end(code, take, monkeypatch):
-    monkeypatch.setattr(listing, "MOST_ENTRIES", 2000)
+    monkeypatch.setattr(code_files, "MOST_ENTRIES", 2000)
     for depth in range(30):
         (code / f"d{depth}").mkdir()
         (code / f"d{depth}" / "one").symlink_to(f"../d{depth + 1}")

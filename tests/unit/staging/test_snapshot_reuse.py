@@ -199,9 +199,9 @@ def test_what_is_put_together_anew_is_compared_with_what_it_was(code, home, tmp_
 
 
 def test_folders_that_were_not_taken_for_long_are_forgotten(code, home, monkeypatch):
-    from drumline.staging.snapshot import listing
+    from drumline.staging.snapshot import code_files
 
-    monkeypatch.setattr(listing, "_MOST_FOLDERS", 4)
+    monkeypatch.setattr(code_files, "_MOST_FOLDERS", 4)
     for number in range(6):
         take_snapshot(str(code), home, known_as=str(number))
     assert len(os.listdir(os.path.join(home, "snapshot-index"))) <= 4

@@ -8,13 +8,13 @@ import sys
 import pytest
 
 from drumline.contract.errors import NotFoundError, SpecError, UsageError
-from drumline.store.assets import Records
+from drumline.store.asset_versions import Records
 
 PROCESSES = 8
 
 MAKER = """
 import sys
-from drumline.store.assets import Records
+from drumline.store.asset_versions import Records
 
 home, version, number = sys.argv[1:]
 records = Records(home, "data")

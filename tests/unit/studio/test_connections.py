@@ -13,7 +13,7 @@ import uvicorn
 from certificates import make_certificate
 from waiting import PATIENCE, wait_until
 
-from drumline.studio import connections, handlers
+from drumline.studio import connection_limits, handlers
 from drumline.studio.app import make_app
 from drumline.studio.settings import API, StudioSettings, Tokens
 
@@ -48,7 +48,7 @@ def serving(context=None):
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     settings = StudioSettings(port, has_tls=context is not None)
-    server = connections.make_server(make_app(settings, tokens), context)
+    server = connection_limits.make_server(make_app(settings, tokens), context)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
@@ -77,7 +77,7 @@ def keys(tmp_path):
 
 @pytest.fixture
 def is_hasty(monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_S", SHORT_S)
+    monkeypatch.setattr(connection_limits, "HEAD_S", SHORT_S)
 
 
 def is_closed(client, drop=b""):
@@ -165,7 +165,7 @@ def test_many_who_say_nothing_keep_nobody_out(served):
         later = stack.enter_context(contextlib.closing(served.client()))
         assert served.ask_me(later)[0] == 200
         assert not is_closed(known.sock), "a connection with the token is not closed"
-        assert len(served.server.server_state.connections) <= connections.MOST_STRANGERS + 2
+        assert len(served.server.server_state.connections) <= connection_limits.MOST_STRANGERS + 2
 
 
 # with TLS
@@ -234,4 +234,4 @@ def test_many_without_keys_keep_nobody_out(drumline_home, keys):
         wait_until(lambda: is_closed(idle[0]), 20.0, "the oldest to be closed")
         with contextlib.closing(served.client(trusting)) as client:
             assert served.ask_me(client)[0] == 200
-        assert len([one for one in idle if not is_closed(one)]) <= connections.MOST_STRANGERS
+        assert len([one for one in idle if not is_closed(one)]) <= connection_limits.MOST_STRANGERS

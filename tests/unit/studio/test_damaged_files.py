@@ -13,12 +13,12 @@ from drumline.contract.plan import Plan
 from drumline.control.comparing import compare_jobs
 from drumline.control.facts import parts
 from drumline.control.facts.changes import EVENT, Message, describe_event
-from drumline.control.facts.table import JobTable
+from drumline.control.facts.job_table import JobTable
 from drumline.control.jobs import lookup
 
 pytest.importorskip("starlette")
 
-from drumline.studio import live
+from drumline.studio import live_streams
 from drumline.studio.queries import Reader
 
 
@@ -77,7 +77,7 @@ def test_run_folders_of_others_are_not_listed(drumline_home, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "geteuid", lambda: own + 1)
         assert not lookup.is_own(other.folder)
-    for module in ("drumline.control.facts.table", "drumline.control.facts.parts"):
+    for module in ("drumline.control.facts.job_table", "drumline.control.facts.parts"):
         monkeypatch.setattr(f"{module}.is_own", lambda folder: folder.name != "other")
     table = JobTable()
     table.refresh()
@@ -105,18 +105,18 @@ def test_an_object_in_a_body_has_few_levels():
 
 @pytest.mark.parametrize("mark", ["-9", str(10**30)])
 def test_a_cursor_outside_of_a_file_is_none(mark):
-    assert live.parse_cursor(f"{live._EPOCH}.1|job:{mark}") is None
-    assert live.parse_cursor(f"{live._EPOCH}.1|job:7") == live.Cursor(1, {"job": 7})
+    assert live_streams.parse_cursor(f"{live_streams._EPOCH}.1|job:{mark}") is None
+    assert live_streams.parse_cursor(f"{live_streams._EPOCH}.1|job:7") == live_streams.Cursor(1, {"job": 7})
 
 
 def test_what_waits_for_a_viewer_is_limited_in_bytes():
-    viewer = live.Viewer("", ["job"])
-    (packed,) = live.pack([Message(EVENT, {"text": "x" * 100_000}, "job", 1)])
+    viewer = live_streams.Viewer("", ["job"])
+    (packed,) = live_streams.pack([Message(EVENT, {"text": "x" * 100_000}, "job", 1)])
     for _ in range(20):
         viewer.put(packed)
     assert viewer.is_behind
     assert viewer.queue.qsize() == 10
-    again = live.Viewer("", ["job"])
+    again = live_streams.Viewer("", ["job"])
     for _ in range(20):
         again.put(packed)
         again.to_bytes(again.queue.get_nowait())

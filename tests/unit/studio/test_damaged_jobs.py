@@ -11,14 +11,14 @@ from waiting import PATIENCE
 
 from drumline.contract import events as e
 from drumline.control.facts import jobs, metrics
+from drumline.control.facts.job_table import JobTable, RowFigures, _read_spark, find_page
 from drumline.control.facts.jobs import JobFilters, describe_row
-from drumline.control.facts.table import JobTable, RowFigures, _read_spark, find_page
 from drumline.control.times import utc
 from drumline.tracking import metrics as metric_files
 
 starlette = pytest.importorskip("starlette")
 
-from drumline.studio.live import Live  # noqa: E402
+from drumline.studio.live_streams import Live  # noqa: E402
 
 
 def test_a_job_that_cannot_be_read_does_not_hide_the_others(drumline_home, monkeypatch):

@@ -6,9 +6,9 @@ import pytest
 from made_jobs import MadeJob
 
 from drumline.contract.errors import EngineError
-from drumline.control.facts import table
+from drumline.control.facts import job_table
 from drumline.studio import tables
-from drumline.studio.live import EventStream, Live
+from drumline.studio.live_streams import EventStream, Live
 
 
 def test_no_more_viewers_come_in_together_than_one_after_another(drumline_home):
@@ -48,8 +48,8 @@ def test_a_viewer_that_goes_before_the_first_word_is_no_viewer_any_more(drumline
 
 
 def test_jobs_are_looked_at_before_somebody_asks(drumline_home, monkeypatch):
-    monkeypatch.setattr(table, "_CHUNK", 2)
-    monkeypatch.setattr(table, "_ENOUGH_S", 0.0)
+    monkeypatch.setattr(job_table, "_CHUNK", 2)
+    monkeypatch.setattr(job_table, "_ENOUGH_S", 0.0)
     names = [MadeJob(f"job_{number}").folder.name for number in range(5)]
     made = tables.Tables()
     asyncio.run(tables.fill(made))

@@ -8,8 +8,8 @@ import weakref
 
 import pytest
 
+from drumline.control.facts.job_table import JobTable
 from drumline.control.facts.jobs import _from_text
-from drumline.control.facts.table import JobTable
 from drumline.studio import tables
 
 MANY = 2000

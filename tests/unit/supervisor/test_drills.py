@@ -8,7 +8,7 @@ from planning import plan
 from waiting import wait_until
 
 from drumline.contract import events as e
-from drumline.contract.drills import DrillRequest, read_request
+from drumline.contract.drill_kinds import DrillRequest, read_request
 from drumline.contract.folder import RunFolder, private_folder
 from drumline.contract.messages import DrillTaken
 from drumline.contract.outcome import fold

@@ -20,9 +20,9 @@ from drumline.contract import messages as m
 from drumline.contract.events import RankExited
 from drumline.contract.folder import RunFolder
 from drumline.contract.rank_variables import RankVariables
+from drumline.supervisor.attempt.attempt_start import RankStart
 from drumline.supervisor.attempt.connections import AgentConnections
 from drumline.supervisor.attempt.remote_commands import RemoteCommands
-from drumline.supervisor.attempt.start import RankStart
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.deciding import policy as p
 from drumline.supervisor.deciding.rank_table import RankTable

@@ -7,7 +7,7 @@ import pytest
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Registration
-from drumline.control.assets import assets
+from drumline.control.assets import asset_verbs
 from drumline.supervisor.job.preparing import register
 
 
@@ -34,7 +34,7 @@ def test_an_output_is_an_asset_with_its_job(folder, wanted):
     register(folder, [wanted])
     register(folder, [wanted])
     assert said(folder) == [("o", "1", "", False)]
-    found = assets.get("data", "digits")
+    found = asset_verbs.get("data", "digits")
     assert (found.path, found.properties["drumline.job"]) == (wanted.path, "job")
 
 
@@ -46,7 +46,7 @@ def test_a_version_that_came_first_is_told(folder, wanted):
 
 def test_a_model_is_a_model(folder, wanted):
     register(folder, [wanted._replace(kind="model", type="mlflow_model")])
-    assert assets.get("model", "digits").type == "mlflow_model"
+    assert asset_verbs.get("model", "digits").type == "mlflow_model"
 
 
 def test_what_was_not_written_is_told(folder, wanted):
@@ -69,4 +69,4 @@ def test_one_that_was_killed_before_it_could_say_so_made_the_only_version(folder
     folder.begin(e.JobSubmitted(time.time(), "ann"))  # Without the event.
     register(folder, [wanted])
     assert said(folder) == [("o", version or "1", "", False)]
-    assert len(assets.all("data", "digits")) == 1
+    assert len(asset_verbs.all("data", "digits")) == 1

@@ -6,7 +6,7 @@ import pytest
 from planning import plan
 
 from drumline.contract import messages as m
-from drumline.contract.mpi import OPEN_MPI, Mpi
+from drumline.contract.installed_mpi import OPEN_MPI, Mpi
 from drumline.supervisor.attempt.remote_commands import RemoteCommands
 from drumline.supervisor.deciding import happenings as h
 

@@ -9,9 +9,9 @@ from planning import FACTS, environments, plan
 from drumline.contract import channel
 from drumline.contract import messages as m
 from drumline.contract.folder import RunFolder
-from drumline.contract.mpi import OPEN_MPI, Mpi
+from drumline.contract.installed_mpi import OPEN_MPI, Mpi
 from drumline.node.agent.environment import JobEnvironment
-from drumline.supervisor.attempt.start import RankStart
+from drumline.supervisor.attempt.attempt_start import RankStart
 
 SECRETS = {"TOKEN": "hidden", "RANK": "never"}
 TWO = {"type": "pytorch", "process_count_per_instance": 2}

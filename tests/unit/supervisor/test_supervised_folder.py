@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from drumline.contract import events as e
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.supervisor.supervised_folder import SupervisedFolder
 
 
@@ -18,7 +18,7 @@ def folder(tmp_path):
     path = tmp_path / "job"
     path.mkdir()
     made = SupervisedFolder(str(path))
-    made.write(made.supervisor, json.dumps(identity.identify_process(os.getpid())))
+    made.write(made.supervisor, json.dumps(process_identity.identify_process(os.getpid())))
     return made
 
 
@@ -33,7 +33,7 @@ def test_another_of_its_name_is_not_it(folder):
     os.mkdir(folder.path)
     assert folder.is_gone()
     with open(folder.supervisor, "w") as file:
-        json.dump({**identity.identify_process(os.getpid()), "pid": os.getpid() + 1}, file)
+        json.dump({**process_identity.identify_process(os.getpid()), "pid": os.getpid() + 1}, file)
     assert folder.is_gone()
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from drumline.tracking import autotuning
+from drumline.tracking import autotuner_experiments
 
 MEASURED = '{"throughput": 812.5, "latency": 12.25, "FLOPS_per_gpu": 3, "rank": 0}'
 
@@ -23,7 +23,7 @@ def experiment(tmp_path):
 
 
 def read(folder):
-    return {name: point.value for name, point in autotuning.read_experiments(str(folder)).items()}
+    return {name: point.value for name, point in autotuner_experiments.read_experiments(str(folder)).items()}
 
 
 def test_each_experiment_has_its_measurements(experiment, tmp_path):
@@ -38,7 +38,7 @@ def test_each_experiment_has_its_measurements(experiment, tmp_path):
 
 
 def test_experiments_are_found_beside_many_outputs(experiment, tmp_path, monkeypatch):
-    monkeypatch.setattr(autotuning, "_MOST_ENTRIES", 20)
+    monkeypatch.setattr(autotuner_experiments, "_MOST_ENTRIES", 20)
     for number in range(30):
         (tmp_path / f"checkpoint-{number}").touch()
     experiment("autotuning_results/z0")
@@ -51,12 +51,12 @@ def test_experiments_are_found_beside_many_outputs(experiment, tmp_path, monkeyp
 )
 def test_its_step_is_the_number_of_the_experiment(experiment, tmp_path, described, step):
     experiment("z0", described=described)
-    assert autotuning.read_experiments(str(tmp_path))["z0", "latency"].step == step
+    assert autotuner_experiments.read_experiments(str(tmp_path))["z0", "latency"].step == step
 
 
 def test_a_value_has_the_time_at_which_it_was_written(experiment, tmp_path):
     os.utime(experiment("z0") / "metrics.json", (5, 5))
-    assert autotuning.read_experiments(str(tmp_path))["z0", "latency"].timestamp_ms == 5000
+    assert autotuner_experiments.read_experiments(str(tmp_path))["z0", "latency"].timestamp_ms == 5000
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from drumline.tracking import tensorboard
-from drumline.tracking.tensorboard import ReadState, masked_crc, read_scalars
-from drumline.tracking.tensorboard import parse_scalars as scalars_of
+from drumline.tracking import event_files
+from drumline.tracking.event_files import ReadState, masked_crc, read_scalars
+from drumline.tracking.event_files import parse_scalars as scalars_of
 
 tensorboardx = pytest.importorskip("tensorboardX")
 
@@ -151,4 +151,4 @@ def test_a_long_history_takes_bounded_time_and_keeps_its_end(tmp_path):
             break
     assert found[-1].value == 19_999.0
     assert [point.step for point in found] == sorted({point.step for point in found})
-    assert len(read_scalars(str(tmp_path), limit_s=60)["run/loss"]) <= tensorboard.MOST_POINTS + 1
+    assert len(read_scalars(str(tmp_path), limit_s=60)["run/loss"]) <= event_files.MOST_POINTS + 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from drumline.cli.arguments import Parser, run_verb
 from drumline.cli.assets.versioned import VersionedNoun, add_create, collect_flags, refuse_verb, register
-from drumline.cli.entities import load_entity, make_absolute
+from drumline.cli.entity_flags import load_entity, make_absolute
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -17,7 +17,7 @@ from drumline.cli.arguments import (
     run_verb,
 )
 from drumline.cli.assets.versioned import refuse_verb
-from drumline.cli.entities import load_entity, make_absolute, parse_tags
+from drumline.cli.entity_flags import load_entity, make_absolute, parse_tags
 from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,13 +47,15 @@ def _create_arguments(parser: Parser) -> None:
 
 
 def _create(arguments: Namespace) -> int:
-    from drumline.control.assets import datastores
+    from drumline.control.assets import datastore_verbs
     from drumline.spec.load import load_datastore
     from drumline.spec.registered.datastores import from_tree
 
     if not arguments.file and not arguments.type:
         raise UsageError("create needs --type or --file", _EXAMPLE)
-    made = datastores.create(load_entity(arguments, _collect_flags(arguments), load_datastore, from_tree))
+    made = datastore_verbs.create(
+        load_entity(arguments, _collect_flags(arguments), load_datastore, from_tree)
+    )
     output.print_warnings(made._warnings)
     return _print(made, arguments)
 
@@ -94,9 +96,9 @@ def _show_arguments(parser: Parser) -> None:
 
 
 def _show(arguments: Namespace) -> int:
-    from drumline.control.assets import datastores
+    from drumline.control.assets import datastore_verbs
 
-    _print(datastores.get(get_name(arguments, "datastore")), arguments)
+    _print(datastore_verbs.get(get_name(arguments, "datastore")), arguments)
     return 0
 
 
@@ -106,9 +108,9 @@ def _list_arguments(parser: Parser) -> None:
 
 
 def _list(arguments: Namespace) -> int:
-    from drumline.control.assets import datastores
+    from drumline.control.assets import datastore_verbs
 
-    found = datastores.all(damaged=lambda said: output.print_warnings([said]))
+    found = datastore_verbs.all(damaged=lambda said: output.print_warnings([said]))
     shown = [_describe(one) for one in found[: arguments.max_results]]
     output.show(shown, arguments.output, arguments.query, _COLUMNS)
     return 0
@@ -122,7 +124,7 @@ def _update_arguments(parser: Parser) -> None:
 
 
 def _update(arguments: Namespace) -> int:
-    from drumline.control.assets import datastores
+    from drumline.control.assets import datastore_verbs
     from drumline.spec.registered.datastores import from_dict, to_dict
 
     if arguments.add:
@@ -130,12 +132,12 @@ def _update(arguments: Namespace) -> int:
     if arguments.file:
         return _create(arguments)
     name = get_name(arguments, "datastore")
-    before = datastores.get(name)
+    before = datastore_verbs.get(name)
     if arguments.type not in (None, before.type):
         raise UsageError("the type of a datastore cannot be changed", "drumline datastore create replaces it")
     values = _remove_fields(to_dict(before), arguments.remove)
     changes = [*parse_overrides(arguments.set), _collect_flags(arguments)]
-    return _print(datastores.create(from_dict(values, params_override=changes)), arguments)
+    return _print(datastore_verbs.create(from_dict(values, params_override=changes)), arguments)
 
 
 def _remove_fields(values: dict[str, Any], removed: list[str]) -> dict[str, Any]:
@@ -159,9 +161,9 @@ def _delete_arguments(parser: Parser) -> None:
 
 
 def _delete(arguments: Namespace) -> int:
-    from drumline.control.assets import datastores
+    from drumline.control.assets import datastore_verbs
 
-    datastores.delete(get_name(arguments, "datastore"))
+    datastore_verbs.delete(get_name(arguments, "datastore"))
     return 0
 
 

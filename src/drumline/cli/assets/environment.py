@@ -15,7 +15,7 @@ from drumline.cli.assets.versioned import (
     refuse_verb,
     register,
 )
-from drumline.cli.entities import load_entity, make_absolute
+from drumline.cli.entity_flags import load_entity, make_absolute
 from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ def _show_arguments(parser: Parser) -> None:
 
 
 def _show(arguments: Namespace) -> int:
-    from drumline.control.assets import assets
+    from drumline.control.assets import asset_verbs
     from drumline.control.environments import environment_builds
 
     which = (get_name(arguments, "environment"), arguments.version, arguments.label)
-    shown = assets.describe("environment", *which)
-    built = environment_builds.state_of(assets.get("environment", *which))
+    shown = asset_verbs.describe("environment", *which)
+    built = environment_builds.state_of(asset_verbs.get("environment", *which))
     output.show({**shown, "built": built} if built else shown, arguments.output, arguments.query)
     return 0
 
@@ -85,7 +85,7 @@ def _build_arguments(parser: Parser) -> None:
 
 
 def _build_it(arguments: Namespace) -> int:
-    from drumline.control.assets import assets
+    from drumline.control.assets import asset_verbs
     from drumline.control.environments import environment_builds
 
     if arguments.file:
@@ -94,7 +94,7 @@ def _build_it(arguments: Namespace) -> int:
         environment = environment_builds.in_file(arguments.file)
     else:
         name = get_name(arguments, "environment")
-        environment = assets.get("environment", name, arguments.version, arguments.label)
+        environment = asset_verbs.get("environment", name, arguments.version, arguments.label)
     made = environment_builds.build(environment, sys.stderr.fileno(), is_forced=arguments.force)
     output.show(made, arguments.output, arguments.query)
     return 0

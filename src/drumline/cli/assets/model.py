@@ -14,7 +14,7 @@ from drumline.cli.assets.versioned import (
     refuse_verb,
     register,
 )
-from drumline.cli.entities import load_entity, make_absolute
+from drumline.cli.entity_flags import load_entity, make_absolute
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_name, add_output, add_set, get_name, parse_count
-from drumline.cli.entities import parse_edits, parse_tags
+from drumline.cli.entity_flags import parse_edits, parse_tags
 from drumline.contract.errors import UsageError
 from drumline.control.terminal import clean
 
@@ -58,13 +58,13 @@ def collect_flags(arguments: Namespace, *names: str) -> dict[str, Any]:
 
 
 def register(arguments: Namespace, kind: str, asset: Any) -> int:
-    from drumline.control.assets import assets
+    from drumline.control.assets import asset_verbs
 
-    made = assets.create(asset, labels=arguments.label, check=not arguments.skip_validation)
+    made = asset_verbs.create(asset, labels=arguments.label, check=not arguments.skip_validation)
     output.print_warnings(made._warnings)
     if kind == "component" and arguments.datastore:
         output.print_warnings(["--datastore: not used; code is stored in DRUMLINE_HOME"])
-    output.show(assets.describe(kind, made.name, made.version), arguments.output, arguments.query)
+    output.show(asset_verbs.describe(kind, made.name, made.version), arguments.output, arguments.query)
     return 0
 
 
@@ -128,9 +128,11 @@ class VersionedNoun:
         add_output(parser)
 
     def _show(self, arguments: Namespace) -> int:
-        from drumline.control.assets import assets
+        from drumline.control.assets import asset_verbs
 
-        shown = assets.describe(self.kind, get_name(arguments, self.kind), arguments.version, arguments.label)
+        shown = asset_verbs.describe(
+            self.kind, get_name(arguments, self.kind), arguments.version, arguments.label
+        )
         output.show(shown, arguments.output, arguments.query)
         return 0
 
@@ -145,12 +147,12 @@ class VersionedNoun:
         add_output(parser)
 
     def _list(self, arguments: Namespace) -> int:
-        from drumline.control.assets import assets
+        from drumline.control.assets import asset_verbs
 
         if arguments.archived_only and arguments.include_archived:
             raise UsageError("--archived-only and --include-archived exclude each other")
         archived = True if arguments.archived_only else None if arguments.include_archived else False
-        found = assets.describe_all(
+        found = asset_verbs.describe_all(
             self.kind,
             arguments.name or arguments.given,
             archived=archived,
@@ -175,12 +177,12 @@ class VersionedNoun:
             parser.add_argument("-s", "--stage")
 
     def _update(self, arguments: Namespace) -> int:
-        from drumline.control.assets import assets
+        from drumline.control.assets import asset_verbs
 
         kind, name = self.kind, get_name(arguments, self.kind)
-        before = assets.describe(kind, name, arguments.version, arguments.label, is_whole=True)
+        before = asset_verbs.describe(kind, name, arguments.version, arguments.label, is_whole=True)
         removed = [path for path in arguments.remove if not path.startswith("labels.")]
-        editable = assets.EDITABLE[kind]
+        editable = asset_verbs.EDITABLE[kind]
         changes = parse_edits(before, arguments.set, removed, editable=editable, noun=kind)
         if self.stages and arguments.stage:
             changes["stage"] = arguments.stage
@@ -193,21 +195,21 @@ class VersionedNoun:
         if not changes and not labels and not unlabel:
             raise UsageError("nothing to change", f"drumline {kind} update -n {name} --set description=...")
         version = before["version"]
-        assets.update(kind, name, version, changes=changes, labels=labels, unlabel=unlabel)
+        asset_verbs.update(kind, name, version, changes=changes, labels=labels, unlabel=unlabel)
         # A label may be on another version now.
         arguments.version, arguments.label = version, None
         return self._show(arguments)
 
     def _archive(self, arguments: Namespace) -> int:
-        from drumline.control.assets import assets
+        from drumline.control.assets import asset_verbs
 
-        assets.archive(self.kind, get_name(arguments, self.kind), arguments.version, arguments.label)
+        asset_verbs.archive(self.kind, get_name(arguments, self.kind), arguments.version, arguments.label)
         return 0
 
     def _restore(self, arguments: Namespace) -> int:
-        from drumline.control.assets import assets
+        from drumline.control.assets import asset_verbs
 
-        assets.restore(self.kind, get_name(arguments, self.kind), arguments.version, arguments.label)
+        asset_verbs.restore(self.kind, get_name(arguments, self.kind), arguments.version, arguments.label)
         return 0
 
 

@@ -12,7 +12,7 @@ from drumline.cli.arguments import Parser, ParserMade, enter_workspace
 from drumline.contract import folder
 from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
-from drumline.store.assets import LATEST, Records
+from drumline.store.asset_versions import LATEST, Records
 
 if TYPE_CHECKING:
     import argparse
@@ -307,9 +307,9 @@ class _Place:
         if kind == "workspace":
             return folder.workspace_names()
         if kind == "experiment":
-            from drumline.control.jobs import listing
+            from drumline.control.jobs import job_folders
 
-            return listing.experiments()
+            return job_folders.experiments()
         if kind == "variable":
             return os.environ
         if not kind:

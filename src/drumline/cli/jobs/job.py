@@ -238,16 +238,16 @@ def _update_arguments(parser: Parser) -> None:
 
 
 def _update(arguments: Namespace) -> int:
-    from drumline.cli.entities import parse_edits
+    from drumline.cli.entity_flags import parse_edits
     from drumline.cli.views.show import show_job
     from drumline.control.facts import description
-    from drumline.control.jobs import listing
+    from drumline.control.jobs import job_folders
 
     name = get_name(arguments, "job", "updating", changes=True)
     if arguments.add:
         raise UsageError("--add: no field that can be changed is a list", "--set tags.NAME=VALUE")
     changes = parse_edits(description.show_job(name, is_whole=True), arguments.set, arguments.remove)
-    listing.edit(name, changes)
+    job_folders.edit(name, changes)
     return show_job(arguments)
 
 

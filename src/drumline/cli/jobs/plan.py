@@ -20,7 +20,7 @@ from drumline.contract.hiding import HIDDEN, hide_in, hide_in_text, is_secret
 from drumline.contract.plan import text_of
 from drumline.contract.words import format_count, format_seconds
 from drumline.control.terminal import clean
-from drumline.engines.table import is_elsewhere
+from drumline.engines.engine_table import is_elsewhere
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -317,7 +317,7 @@ class _NotEndedError(BaseException):
 def _make_canceler(submitted: Submitted) -> Callable[[bool], object]:
     """Return what a signal does to that job. It must not block, so a remote engine is not asked here."""
     from drumline.control.jobs import ending
-    from drumline.engines.table import is_elsewhere
+    from drumline.engines.engine_table import is_elsewhere
 
     if submitted.plan is None or not is_elsewhere(submitted.plan.engine):
         return lambda at_once: ending.cancel(submitted.name, at_once=at_once)

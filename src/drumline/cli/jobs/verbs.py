@@ -24,9 +24,9 @@ from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.contract.words import format_size
 from drumline.control import times
-from drumline.control.jobs import listing, lookup, recovery
+from drumline.control.jobs import job_folders, lookup, recovery
 from drumline.control.jobs.ending import JobEnd, cancel, preempt, wait_for_end, wait_for_jobs
-from drumline.control.jobs.outcome import explain_stop
+from drumline.control.jobs.job_outcome import explain_stop
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ def _archive_arguments(parser: Parser) -> None:
 
 def _archive(arguments: Namespace) -> int:
     name = get_name(arguments, "job", "archiving", changes=True)
-    if not listing.set_archived(name, archived=True):
+    if not job_folders.set_archived(name, archived=True):
         print(f"job {name} is archived already", file=sys.stderr)
     return 0
 
 
 def _restore(arguments: Namespace) -> int:
     name = get_name(arguments, "job", "restoring", changes=True)
-    if not listing.set_archived(name, archived=False):
+    if not job_folders.set_archived(name, archived=False):
         print(f"job {name} is not archived", file=sys.stderr)
     return 0
 

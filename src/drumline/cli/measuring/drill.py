@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from drumline.cli.arguments import Parser, add_azure, enter_workspace, find_job
-from drumline.contract.drills import END, KINDS, DrillRequest
+from drumline.contract.drill_kinds import END, KINDS, DrillRequest
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:

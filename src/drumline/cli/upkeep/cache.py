@@ -20,16 +20,16 @@ def main(argv: list[str]) -> int:
 
 
 def _show(arguments: Namespace) -> int:
-    from drumline.control.machine import cache
+    from drumline.control.machine import data_cache
 
-    output.show(cache.show(), arguments.output, arguments.query)
+    output.show(data_cache.show(), arguments.output, arguments.query)
     return 0
 
 
 def _list(arguments: Namespace) -> int:
-    from drumline.control.machine import cache
+    from drumline.control.machine import data_cache
 
-    output.show(cache.entries()[: arguments.max_results], arguments.output, arguments.query, _COLUMNS)
+    output.show(data_cache.entries()[: arguments.max_results], arguments.output, arguments.query, _COLUMNS)
     return 0
 
 
@@ -52,9 +52,9 @@ def _prune_arguments(parser: Parser) -> None:
 
 
 def _prune(arguments: Namespace) -> int:
-    from drumline.control.machine import cache
+    from drumline.control.machine import data_cache
 
-    removed = cache.prune(arguments.to, arguments.older_than, dry_run=arguments.dry_run)
+    removed = data_cache.prune(arguments.to, arguments.older_than, dry_run=arguments.dry_run)
     output.show(removed, arguments.output, arguments.query)
     return 0
 
@@ -65,12 +65,12 @@ def _clear_arguments(parser: Parser) -> None:
 
 
 def _clear(arguments: Namespace) -> int:
-    from drumline.control.machine import cache
+    from drumline.control.machine import data_cache
 
     question = "Remove all data that no running job uses?"
     if not arguments.yes and not confirm(question, "drumline cache clear --yes"):
         return 1
-    output.show(cache.clear(), arguments.output, arguments.query)
+    output.show(data_cache.clear(), arguments.output, arguments.query)
     return 0
 
 
@@ -82,11 +82,11 @@ def _limit_arguments(parser: Parser) -> None:
 
 
 def _limit(arguments: Namespace) -> int:
-    from drumline.control.machine import cache
+    from drumline.control.machine import data_cache
 
     if arguments.size:
-        cache.set_limit(arguments.size)
-    output.show(cache.limit(), arguments.output, arguments.query)
+        data_cache.set_limit(arguments.size)
+    output.show(data_cache.limit(), arguments.output, arguments.query)
     return 0
 
 

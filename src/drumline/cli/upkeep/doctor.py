@@ -58,18 +58,18 @@ def _check(arguments: Namespace) -> None:
 
 
 def _doctor(arguments: Namespace) -> int:
-    from drumline.control.upkeep import doctor
+    from drumline.control.upkeep import machine_doctor
 
     if arguments.compute is not None:
-        checks = doctor.examine_compute(arguments.compute, arguments.nodes, output.tell)
+        checks = machine_doctor.examine_compute(arguments.compute, arguments.nodes, output.tell)
         _show(checks, arguments)
         return int(any(one["status"] == "error" for one in checks))
-    found = doctor.examine_machine()
+    found = machine_doctor.examine_machine()
     if arguments.fix:
-        for name, done in doctor.fix(found).items():
+        for name, done in machine_doctor.fix(found).items():
             print(f"{name}: {done}", file=sys.stderr)
-            found = doctor.examine_machine()
-    _show(doctor.describe(one.to_json({}) for one in found), arguments)
+            found = machine_doctor.examine_machine()
+    _show(machine_doctor.describe(one.to_json({}) for one in found), arguments)
     return int(any(one.status == "error" for one in found))
 
 

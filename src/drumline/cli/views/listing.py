@@ -15,7 +15,7 @@ from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.contract.words import format_age, format_duration, format_number
 from drumline.control.facts.jobs import JobFilters, KnownJobs, parse_statuses, parse_tags
-from drumline.control.jobs import listing, lookup
+from drumline.control.jobs import job_folders, lookup
 from drumline.control.times import parse_moment
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _list(arguments: Namespace) -> int:
     filters = parse_filters(arguments)
     archived = True if arguments.archived_only else None if arguments.include_archived else False
     parent = find_job(arguments.parent_job_name) if arguments.parent_job_name else ""
-    names = listing.names(archived=archived, parent=parent)
+    names = job_folders.names(archived=archived, parent=parent)
     known = KnownJobs()
     found = names
     if not filters.is_empty:

@@ -9,10 +9,10 @@ from drumline.cli.arguments import Parser, add_name, get_name
 from drumline.contract.errors import UsageError
 from drumline.control import times
 from drumline.control.jobs import lookup
-from drumline.control.jobs.outcome import explain_pruned
+from drumline.control.jobs.job_outcome import explain_pruned
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs import view
-from drumline.control.logs.history import LogChoice
+from drumline.control.logs.log_history import LogChoice
 from drumline.control.logs.stream import ending
 from drumline.control.logs.stream_steps import LogView
 

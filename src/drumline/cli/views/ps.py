@@ -9,7 +9,7 @@ from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_output, enter_workspace
 from drumline.cli.views.listing import find_room, format_jobs
 from drumline.control.facts.jobs import KnownJobs
-from drumline.control.jobs import listing
+from drumline.control.jobs import job_folders
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
 
 def _list_active(arguments: Namespace) -> int:
     known = KnownJobs()
-    there = listing.names(archived=None)
+    there = job_folders.names(archived=None)
     known.load(there)
     names = [name for name in there if not known.is_known_final(name)]
     as_table = output.is_for_people(arguments.output, arguments.query)

@@ -115,15 +115,15 @@ def _stacks_arguments(parser: Parser) -> None:
 
 
 def _show_stacks(arguments: Namespace) -> int:
-    from drumline.control.facts import stacks
+    from drumline.control.facts import stack_groups
 
-    answer = stacks.ask_stacks(get_name(arguments, "job"))
+    answer = stack_groups.ask_stacks(get_name(arguments, "job"))
     if arguments.output not in (None, "table") or arguments.query:
         output.show(answer, arguments.output, arguments.query)
         return 0
     from drumline.cli.pager import print_text
 
-    print_text(stacks.format_stacks(answer))
+    print_text(stack_groups.format_stacks(answer))
     return 0
 
 

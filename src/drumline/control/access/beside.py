@@ -9,7 +9,7 @@ from drumline.contract.plan import Plan
 from drumline.control.jobs import lookup
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.stream import has_ranks, labels_of
-from drumline.engines.table import engine
+from drumline.engines.engine_table import engine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,7 +24,7 @@ from drumline.contract.words import format_seconds
 from drumline.control.jobs import lookup
 from drumline.linux import descendants, kernel
 from drumline.linux.ports import lease_port
-from drumline.tracking import mlflow_files, tensorboard
+from drumline.tracking import event_files, mlflow_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,7 +86,7 @@ def _find_in_job(folder: RunFolder, looked_at: set[str]) -> list[EventFolder]:
     there = {
         label: os.path.realpath(path)
         for label, path in places.items()
-        if tensorboard.is_there(path) or os.path.isfile(path)
+        if event_files.is_there(path) or os.path.isfile(path)
     }
     outer = {
         label: path
@@ -118,10 +118,10 @@ def serve_tensorboard(folders: Sequence[EventFolder], port: int, python: str = "
     ``port`` 0: one that is free. ``python``: whose TensorBoard; empty: of this Python, else of the first on the PATH.
     Nothing of it is left afterwards. Raises DrumlineError.
     """
-    from drumline.supervisor.helpers import services
+    from drumline.supervisor.helpers import service_programs
 
     _check_port(port)
-    with open(services.PROGRAM, encoding="utf-8") as file:
+    with open(service_programs.PROGRAM, encoding="utf-8") as file:
         program = file.read()
     with _everything_removed("drumline-tensorboard-") as shown:
         for one in folders:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.control.jobs import lookup, stored_code
+from drumline.control.jobs.job_outcome import explain_pruned, read_outcome
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.jobs.outcome import explain_pruned, read_outcome
 from drumline.staging.snapshot.partial_folder import snapshot_path
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ import shutil
 from typing import Any
 
 from drumline.contract.errors import NotFoundError, UsageError
-from drumline.control.assets import assets, references
+from drumline.control.assets import asset_verbs, references
 from drumline.control.jobs.download import copy, explain_write_errors
 from drumline.control.jobs.job_outputs import OutputPlace
+from drumline.spec.azureml_uris import AssetReference, is_reference, parse
 from drumline.spec.paths import is_remote, resolve
-from drumline.spec.references import AssetReference, is_reference, parse
 
 
 def path_of(asset: Any) -> str:
@@ -26,7 +26,7 @@ def path_of(asset: Any) -> str:
             break
         reference = parse(path)
         found = (
-            references.find_asset(assets.kind_of(asset), reference, path)
+            references.find_asset(asset_verbs.kind_of(asset), reference, path)
             if isinstance(reference, AssetReference)
             else references.find_place(reference)
         )
@@ -47,7 +47,7 @@ def download_model(name: str, version: str | None = None, label: str | None = No
     Copy it to ``target``/NAME, over what is there; the path of the copy. Blocks. Raises as ``path_of``, and
     DrumlineError for what cannot be written.
     """
-    model = assets.get("model", name, version, label)
+    model = asset_verbs.get("model", name, version, label)
     source = path_of(model)
     if not os.path.exists(source):
         raise NotFoundError(f"what is registered as {model.id} is gone: {source}")
@@ -71,8 +71,8 @@ def download_component(
     """
     import yaml
 
-    component = assets.get("component", name, version, label)
-    values = assets.to_yaml_values(component)
+    component = asset_verbs.get("component", name, version, label)
+    values = asset_verbs.to_yaml_values(component)
     folder = os.path.join(os.path.abspath(target), name)
     if os.path.lexists(folder):
         raise UsageError(f"{folder} is there already", "give another --download-path, or remove it")

@@ -16,14 +16,13 @@ from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, Pr
 from drumline.contract.folder import home
 from drumline.contract.plan import Registration
 from drumline.contract.record import NamedTuple
-from drumline.control.assets import datastores
+from drumline.control.assets import datastore_verbs
 from drumline.control.environments import environment_builds
 from drumline.control.jobs import job_outputs
-from drumline.plan import values
+from drumline.plan import bound_values
 from drumline.plan.request import settings_of
 from drumline.spec import paths
-from drumline.spec.reading.source import find
-from drumline.spec.references import (
+from drumline.spec.azureml_uris import (
     AssetReference,
     InDatastore,
     JobOutputReference,
@@ -31,7 +30,8 @@ from drumline.spec.references import (
     is_reference,
     parse,
 )
-from drumline.store.assets import Records, check_name, check_version
+from drumline.spec.reading.source import find
+from drumline.store.asset_versions import Records, check_name, check_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Build, Plan
     from drumline.control.environments.environment_builds import TargetMachine
+    from drumline.spec.azureml_uris import Reference
     from drumline.spec.jobs.command import Command
-    from drumline.spec.references import Reference
 
 
 _MODELS = ("custom_model", "mlflow_model", "triton_model")
@@ -62,7 +62,7 @@ class ResolvedJob(NamedTuple):
     found: Mapping[str, str] = {}
     """As ``Plan.resolved``."""
 
-    kept: Mapping[str, values.Kept] = {}
+    kept: Mapping[str, bound_values.Kept] = {}
     """Of inputs and outputs in datastores that are not of this machine: as of ``values.Values``."""
 
     written: Mapping[str, str] = {}
@@ -127,7 +127,7 @@ class _ReferenceResolver:
         self.problems: list[Problem] = []
         self.warnings: list[str] = []
         self.found: dict[str, str] = {}
-        self.kept: dict[str, values.Kept] = {}
+        self.kept: dict[str, bound_values.Kept] = {}
         self.written: dict[str, str] = {}
         self.interpreter = ""
         self.build: Build | None = None
@@ -181,7 +181,7 @@ class _ReferenceResolver:
         if place.warning:
             self.warnings.append(f"{where}: {place.warning}")
         if place.datastore:
-            self.kept[where] = values.Kept(place.datastore, place.home)
+            self.kept[where] = bound_values.Kept(place.datastore, place.home)
         return place.path
 
     def _type(self, name: str, wanted: str, kind: str, text: str) -> str:
@@ -263,7 +263,7 @@ class _ReferenceResolver:
 
     def _plan_build(self, given: Any, machine: TargetMachine) -> bool:
         from drumline.spec.parts.environment import Environment
-        from drumline.staging.environments.folder import interpreter_of
+        from drumline.staging.environments.environment_folder import interpreter_of
 
         if not isinstance(given, Environment):
             return False
@@ -321,10 +321,10 @@ def find_asset(kind: str, reference: AssetReference, text: str) -> Any:
 
 
 def _find_asset(kind: str, reference: AssetReference) -> Any:
-    from drumline.control.assets import assets
+    from drumline.control.assets import asset_verbs
 
     label = reference.label or (None if reference.version else "latest")
-    return assets.get(kind, reference.name, version=reference.version or None, label=label)
+    return asset_verbs.get(kind, reference.name, version=reference.version or None, label=label)
 
 
 def plan_registrations(job: Command, planned: Plan, written: Mapping[str, str]) -> tuple[Registration, ...]:
@@ -346,7 +346,9 @@ def plan_registrations(job: Command, planned: Plan, written: Mapping[str, str]) 
                 problems.append(_describe_taken(name, version, noun, asset))
         except UsageError as error:
             problems.append(Problem(f"{where}: {error.message}", path=where, hint=error.hint))
-        path = addresses.get(f"outputs.{name}") or planned.user_env[values.variable_of(f"outputs.{name}")]
+        path = (
+            addresses.get(f"outputs.{name}") or planned.user_env[bound_values.variable_of(f"outputs.{name}")]
+        )
         description = str(getattr(output, "description", None) or "")
         wanted.append(Registration(name, noun, asset, version, kind, path, home(), description))
     if problems:
@@ -365,7 +367,7 @@ def _describe_taken(output: str, version: str, noun: str, asset: str) -> Problem
 
 
 def _find_in_datastore(reference: InDatastore) -> job_outputs.OutputPlace:
-    found = datastores.find(reference.datastore, reference.path)
+    found = datastore_verbs.find(reference.datastore, reference.path)
     name = reference.datastore if found.home else ""
     return job_outputs.OutputPlace(found.place, datastore=name, home=found.home)
 

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
-from drumline.contract import identity, status
+from drumline.contract import process_identity, status
 from drumline.contract.errors import DrumlineError, EngineError, NotFoundError, describe_os_error
 from drumline.contract.folder import RunFolder, load_plain
 from drumline.contract.outcome import Outcome, fold
@@ -19,8 +19,8 @@ from drumline.contract.record import NamedTuple
 from drumline.contract.secrets import list_names
 from drumline.control.jobs import ending, lookup, recovery
 from drumline.control.jobs.recovery import recover
-from drumline.control.submission import run_folder, secrets
-from drumline.engines.table import engine, is_elsewhere
+from drumline.control.submission import run_folder, submitted_secrets
+from drumline.engines.engine_table import engine, is_elsewhere
 from drumline.supervisor.supervised_folder import SupervisedFolder
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class ChildJobs:
         try:
             # What is checked of a job was checked of all steps before the first began.
             # A fork has the secrets of all steps in its memory, and so has what it forks and leaves behind.
-            start = None if secrets.given.get() else fork_supervisor
+            start = None if submitted_secrets.given.get() else fork_supervisor
             submit(job, start=start, check=False)  # type: ignore[arg-type]
         except DrumlineError as error:
             return error.message
@@ -207,7 +207,7 @@ class ChildJobs:
         for name in self.under_way:
             if name not in self._pidfds and name not in self._elsewhere:
                 folder = RunFolder.for_job(self.steps[name].job)
-                pidfd = identity.open_pidfd(folder.read_json(folder.supervisor))
+                pidfd = process_identity.open_pidfd(folder.read_json(folder.supervisor))
                 if pidfd is not None:
                     self._pidfds[name] = pidfd
                 else:
@@ -312,9 +312,9 @@ def complete_submission(folder: RunFolder, parent: str) -> bool:
         is_written_off = outcome.status == status.FAILED and not is_elsewhere(outcome.engine)
         return not is_written_off or bool(folder.read_json(folder.supervisor))
     if outcome.kind != "command":
-        if not identity.is_alive(folder.read_json(folder.supervisor)):
+        if not process_identity.is_alive(folder.read_json(folder.supervisor)):
             names = list_names(folder.read_json(folder.graph))
-            recovery.restart_driver(folder, secrets.find_held(names))
+            recovery.restart_driver(folder, submitted_secrets.find_held(names))
     elif is_elsewhere(outcome.engine):
         _complete_elsewhere(folder, outcome)
     elif not os.path.exists(folder.supervisor):
@@ -353,4 +353,4 @@ def _complete_elsewhere(folder: RunFolder, outcome: Outcome) -> None:
 def _find_secrets(folder: RunFolder) -> str:
     """Return the values of the job's secrets; without one of them none, which its supervisor then says."""
     names = (folder.read_json(folder.plan) or {}).get("secrets")
-    return secrets.find_all_or_none(names) if names else ""
+    return submitted_secrets.find_all_or_none(names) if names else ""

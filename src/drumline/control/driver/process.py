@@ -12,13 +12,13 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
-from drumline.contract import identity, secrets, status
+from drumline.contract import process_identity, secrets, status
 from drumline.contract.errors import NO_ROOM, DrumlineError
 from drumline.contract.outcome import fold
 from drumline.contract.ownership import lock_file
 from drumline.control.driver.children import RemovedError
 from drumline.control.jobs import ending
-from drumline.control.submission import secrets as submitted_secrets
+from drumline.control.submission import submitted_secrets
 from drumline.linux import kernel
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _drive(folder: RunFolder, *, follows: bool) -> int:
     os.setsid()
     # Whoever knows of this process may wake it.
     wake = _readable_on_signal()
-    folder.write(folder.supervisor, json.dumps(identity.identify_process(os.getpid())))
+    folder.write(folder.supervisor, json.dumps(process_identity.identify_process(os.getpid())))
     outcome = fold(folder.read_events())
     if outcome.is_final:
         if follows:
@@ -149,9 +149,9 @@ def _run(folder: RunFolder, kind: str, wake: int) -> End:
         tracking.rules.trusts_plans = True
         properties = ((folder.read_json(folder.graph) or {}).get("sweep") or {}).get("properties") or {}
         if tuning.PROPERTY in properties:
-            from drumline.control.driver import tune
+            from drumline.control.driver import tune_trials
 
-            return tune.TuneDriver(folder, wake).run()
+            return tune_trials.TuneDriver(folder, wake).run()
         return sweep.SweepDriver(folder, wake).run()
     from drumline.control.driver import pipeline
 
@@ -170,11 +170,11 @@ def _notify(folder: RunFolder, event: e.JobEnded) -> None:
     receivers = (folder.read_json(folder.graph) or {}).get("notify")
     if not receivers:
         return
-    from drumline.control.submission import notices
+    from drumline.control.submission import notice_receivers
     from drumline.supervisor.notifying.notices import JobNotices
 
     with contextlib.suppress(DrumlineError, OSError, LookupError, TypeError):
-        hidden = {**submitted_secrets.given.get(), **notices.find_addresses(receivers)}
+        hidden = {**submitted_secrets.given.get(), **notice_receivers.find_addresses(receivers)}
         JobNotices(folder, receivers, hidden).take(event)
 
 

@@ -20,9 +20,9 @@ from drumline.contract import status
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, home, open_text, private_folder, write_whole
 from drumline.contract.record import NamedTuple
+from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.job_outputs import output_path
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.jobs.outcome import read_outcome
 from drumline.control.submission import planning
 from drumline.spec import paths
 from drumline.staging import file_copy

@@ -18,8 +18,8 @@ from drumline.control.driver.children import ChildJobs, End, read_graph
 from drumline.control.facts import parts
 from drumline.control.jobs.job_outputs import link_output, output_path
 from drumline.plan.search import policies
-from drumline.plan.search.request import request_of, trial_job
 from drumline.plan.search.samplers import Tried, next_params
+from drumline.plan.search.sweep_request import request_of, trial_job
 from drumline.spec.jobs.sweep import SweepJob
 
 if TYPE_CHECKING:

@@ -149,7 +149,7 @@ def plan_environment(
     kind = "conda" if recipe.of_conda else "uv"
     steps = (_for_conda if kind == "conda" else _for_uv)(recipe, machine)
     digest = _digest(kind, recipe, machine)
-    from drumline.staging.environments.folder import prefix_of
+    from drumline.staging.environments.environment_folder import prefix_of
 
     built = Build(kind, digest, prefix_of(machine.root, digest), steps, _name(given))
     return EnvironmentPlan(built, warnings, recipe.variables)
@@ -319,7 +319,7 @@ def build(environment: Environment, log: int, *, is_forced: bool = False) -> dic
 
     Raises PlanError, UsageError where there is nothing to build, NodeError where it cannot be built.
     """
-    from drumline.staging.environments.folder import interpreter_of
+    from drumline.staging.environments.environment_folder import interpreter_of
 
     if environment.python:
         raise UsageError(f"there is nothing to build: it is the Python {environment.python}")
@@ -367,8 +367,8 @@ def _run_builder(wanted: Build, log: int, *, is_forced: bool) -> dict[str, Any]:
 
 def state_of(environment: Environment) -> dict[str, Any]:
     """Describe whether an environment is built, where, when, and its size; empty for one that needs no building."""
-    from drumline.staging.environments.builder import is_ready
-    from drumline.staging.environments.folder import MARKER
+    from drumline.staging.environments.environment_builder import is_ready
+    from drumline.staging.environments.environment_folder import MARKER
 
     if environment.python:
         return {}

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
-from drumline.contract.drills import name_drill
+from drumline.contract.drill_kinds import name_drill
 from drumline.contract.errors import DAMAGED, DrumlineError
 from drumline.contract.folder import open_plain
 from drumline.contract.hiding import hide_in_job
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from drumline.contract.folder import RunFolder
-    from drumline.control.facts.table import RowFigures
+    from drumline.control.facts.job_table import RowFigures
 
 
 _MOST_BYTES = 1 << 20

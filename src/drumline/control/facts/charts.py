@@ -24,8 +24,8 @@ from drumline.contract.words import format_count
 from drumline.control.facts.history import Mark, read_marks
 from drumline.control.facts.job import JobFacts
 from drumline.control.facts.metrics import FoundMetrics, MetricsReader, to_json_number
+from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.jobs.outcome import read_outcome
 from drumline.control.jobs.recovery import recover_kind
 from drumline.control.kept_answers import KeptAnswers, stamp_files
 from drumline.control.times import utc

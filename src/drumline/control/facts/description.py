@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NotFoundError
 from drumline.contract.hiding import hide_in_job, hide_secrets
-from drumline.contract.mlflow import is_server
+from drumline.contract.mlflow_variables import is_server
 from drumline.contract.plan import Plan
 from drumline.control.jobs.lookup import folder_of, may_have_studio, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.settings.tracking import VARIABLE
 from drumline.control.times import utc
-from drumline.engines.table import engine, is_elsewhere
+from drumline.engines.engine_table import engine, is_elsewhere
 from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, open_plain, read_plain
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_seconds, round_rate
-from drumline.control.jobs.outcome import fold_events
+from drumline.control.jobs.job_outcome import fold_events
 from drumline.control.terminal import clean
 from drumline.tracking import metrics, runs
 from drumline.tracking.metric_file import MetricFile
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from drumline.contract.plan import Plan, RankTask
-    from drumline.tracking import tensorboard
+    from drumline.tracking import event_files
     from drumline.tracking.metrics import Point
     from drumline.tracking.server import Server
 
@@ -82,7 +82,7 @@ class MetricsReader:
         self._plan: Plan | None = None
         self._files: dict[tuple[str, str], MetricFile] = {}
         self._children: Any = None
-        self._events: dict[str, tensorboard.ReadState] = {}
+        self._events: dict[str, event_files.ReadState] = {}
         self._scalars: dict[str, Series] = {}
         self._steps: dict[str, MetricsReader] = {}
         self._left_out = 0
@@ -196,13 +196,13 @@ class MetricsReader:
 
     def _in_events(self, deadline: float) -> list[Series]:
         try:
-            from drumline.tracking import tensorboard
+            from drumline.tracking import event_files
         except ImportError:
             return []
         for folder in _event_folders(self._folder):
-            state = self._events.setdefault(folder, tensorboard.ReadState())
+            state = self._events.setdefault(folder, event_files.ReadState())
             limit_s = min(10.0, max(_EVENT_FILES_S, deadline - time.monotonic()))
-            for tag, points in tensorboard.read_scalars(folder, state, limit_s=limit_s).items():
+            for tag, points in event_files.read_scalars(folder, state, limit_s=limit_s).items():
                 if self._choose((tag,)):
                     series = self._scalars.setdefault(tag, Series(tag, TENSORBOARD, self._label))
                     series.extend(points)
@@ -320,13 +320,13 @@ def read_event_points(folder: RunFolder, limit_s: float, *, is_whole: bool = Fal
     of files that take longer.
     """
     try:
-        from drumline.tracking import tensorboard
+        from drumline.tracking import event_files
     except ImportError:
         return {}
     found: dict[str, list[Point]] = {}
     for place in _event_folders(folder):
-        state = tensorboard.ReadState()
-        scalars = tensorboard.read_scalars(place, state, limit_s=limit_s)
+        state = event_files.ReadState()
+        scalars = event_files.read_scalars(place, state, limit_s=limit_s)
         if not (is_whole and state.behind):
             found |= {tag: points for tag, points in scalars.items() if points}
     return found
@@ -334,12 +334,12 @@ def read_event_points(folder: RunFolder, limit_s: float, *, is_whole: bool = Fal
 
 def read_experiments(folder: RunFolder) -> dict[tuple[str, str], metrics.Point]:
     """Read the experiments of DeepSpeed's autotuner, beneath the outputs or where it writes by default."""
-    from drumline.tracking import autotuning
+    from drumline.tracking import autotuner_experiments
 
     found: dict[tuple[str, str], metrics.Point] = {}
-    for place in (folder.outputs, os.path.join(folder.code, autotuning.RESULTS)):
+    for place in (folder.outputs, os.path.join(folder.code, autotuner_experiments.RESULTS)):
         if os.path.isdir(place) and not os.path.islink(place):
-            found |= autotuning.read_experiments(place)
+            found |= autotuner_experiments.read_experiments(place)
     return found
 
 

@@ -17,10 +17,10 @@ from drumline.contract.errors import DAMAGED, DamagedError, NotFoundError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
+from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import all_names, folder_of, is_own
-from drumline.control.jobs.outcome import read_outcome
 from drumline.control.times import utc
-from drumline.engines.table import is_elsewhere
+from drumline.engines.engine_table import is_elsewhere
 from drumline.plan.search.policies import Course, best
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from drumline.contract.errors import UsageError
 from drumline.contract.folder import LONGEST_EVENT, open_plain
 from drumline.contract.record import NamedTuple
 from drumline.control.facts.ranks import read_attempt
+from drumline.control.jobs.job_outcome import examine
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.jobs.outcome import examine
 from drumline.control.times import utc
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from drumline.contract import samples, status
 from drumline.contract.folder import RunFolder, read_plain
 from drumline.contract.record import NamedTuple
 from drumline.control.facts.steps import describe_steps
-from drumline.control.jobs.outcome import read_outcome
+from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.times import utc
 
 if TYPE_CHECKING:

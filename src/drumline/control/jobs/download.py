@@ -15,12 +15,12 @@ from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.contract.hiding import hide_secrets
 from drumline.contract.words import format_size
 from drumline.control.jobs import job_outputs
+from drumline.control.jobs.job_outcome import explain_pruned, read_outcome
 from drumline.control.jobs.lookup import as_arguments, folder_of
-from drumline.control.jobs.outcome import explain_pruned, read_outcome
 from drumline.control.times import utc
 from drumline.spec.paths import is_remote
 from drumline.staging import file_copy
-from drumline.staging.snapshot.listing import DOWNLOAD_MARKER
+from drumline.staging.snapshot.code_files import DOWNLOAD_MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -7,13 +7,13 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import drills
-from drumline.contract.drills import NOTE, name_drill
+from drumline.contract import drill_kinds
+from drumline.contract.drill_kinds import NOTE, name_drill
 from drumline.contract.errors import PlanError, UsageError
 from drumline.contract.folder import private_folder
-from drumline.contract.identity import user
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
+from drumline.contract.process_identity import user
 from drumline.contract.words import format_duration, parse_size
 from drumline.control.jobs.ending import wake
 from drumline.control.jobs.lookup import folder_of
@@ -25,7 +25,7 @@ from drumline.tracking import mlflow_files
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from drumline.contract.drills import DrillRequest
+    from drumline.contract.drill_kinds import DrillRequest
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import DrillOutcome, Outcome
 
@@ -47,7 +47,7 @@ def ask(name: str, request: DrillRequest) -> str:
         raise UsageError(what, f"drumline job show -n {name}")
     if outcome.is_final:
         raise UsageError(f"job {name} is {outcome.status}: it has no ranks that run")
-    if request.kind != drills.END:
+    if request.kind != drill_kinds.END:
         request = _check(request, Plan.read(folder.plan))
     drill = os.urandom(4).hex()
     private_folder(folder.drills)
@@ -69,7 +69,7 @@ def _check(request: DrillRequest, plan: Plan) -> DrillRequest:
     if why_not:
         has = f"job {plan.job} has {len(plan.nodes)} nodes and {len(plan.ranks)} ranks, counted from 0"
         raise UsageError(f"drill {kind!r}: {why_not}", has)
-    if request.for_s is not None and not drills.KINDS[kind].lasts:
+    if request.for_s is not None and not drill_kinds.KINDS[kind].lasts:
         raise UsageError(f"drill {kind!r}: it does not last", "leave out --for")
     if request.at_step is not None:
         _check_step(plan)
@@ -79,7 +79,7 @@ def _check(request: DrillRequest, plan: Plan) -> DrillRequest:
 
 def check_settings(kind: str, given: Mapping[str, Any], node_count: int) -> dict[str, Any]:
     """Return the settings of a drill, with the usual ones for want of any. Raises UsageError."""
-    known = drills.KINDS[kind]
+    known = drill_kinds.KINDS[kind]
     for key in given:
         if key not in known.settings:
             has = ", ".join(f"--{one}" for one in known.settings) or "none"
@@ -97,12 +97,12 @@ def check_settings(kind: str, given: Mapping[str, Any], node_count: int) -> dict
 
 def _check_setting(key: str, text: str, node_count: int) -> Any:
     """Return a setting as a supervisor takes it. Raises ValueError, UsageError."""
-    from drumline.engines.local.isolation import settings as units
+    from drumline.engines.local.isolation import isolation_settings as units
 
     if key == "limit":
         return parse_size(text, "--limit")
     if key == "between":
-        if max(node for group in drills.read_groups(text) for node in group) >= node_count:
+        if max(node for group in drill_kinds.read_groups(text) for node in group) >= node_count:
             raise ValueError(f"--between: the job has no such node; it has {node_count}")
     elif key == "cpus":
         if not 0 < float(text) < 1 << 20:

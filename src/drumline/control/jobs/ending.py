@@ -12,15 +12,15 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
-from drumline.contract import identity, status
+from drumline.contract import process_identity, status
 from drumline.contract.errors import EngineError, NotFoundError, UsageError
-from drumline.contract.identity import user
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
+from drumline.contract.process_identity import user
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.recovery import recover, recover_kind
-from drumline.engines.table import engine, is_elsewhere
+from drumline.engines.engine_table import engine, is_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -55,7 +55,7 @@ def wait_for_end(folder: RunFolder, deadline: float | None = None, *, of_attempt
         left = longest if deadline is None else min(longest, deadline - time.monotonic())
         if left <= 0:
             return False
-        supervisor = identity.open_pidfd(folder.read_json(folder.supervisor))
+        supervisor = process_identity.open_pidfd(folder.read_json(folder.supervisor))
         if supervisor is None:
             time.sleep(min(left, _LONGEST_PAUSE_S))
             continue
@@ -162,7 +162,7 @@ class _AwaitedJob:
     def _find_supervisor(self) -> None:
         self._close_pidfd()
         if self._events is not None:
-            self.pidfd = identity.open_pidfd(self._folder.read_json(self._folder.supervisor))
+            self.pidfd = process_identity.open_pidfd(self._folder.read_json(self._folder.supervisor))
         self.pause_s = _SHORTEST_SLEEP_S if self.pidfd is None else _FULL_LOOK_S
 
     def _close_pidfd(self) -> None:
@@ -226,7 +226,7 @@ def request(folder: RunFolder, *, at_once: bool = False, by: str = "") -> None:
 
 def wake(folder: RunFolder) -> None:
     """Have its supervisor look for requests now; it does so every second or two anyway."""
-    pidfd = identity.open_pidfd(folder.read_json(folder.supervisor))
+    pidfd = process_identity.open_pidfd(folder.read_json(folder.supervisor))
     if pidfd is not None:
         try:
             signal.pidfd_send_signal(pidfd, signal.SIGUSR1)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.folder import MARKER, RunFolder, home, open_text, write_whole
 from drumline.contract.outcome import fold
-from drumline.control.jobs import listing, lookup
+from drumline.control.jobs import job_folders, lookup
 
 if TYPE_CHECKING:
     from drumline.contract.outcome import StepOutcome
@@ -76,7 +76,7 @@ def _is_there(name: str) -> bool:
 
 def _find_newest() -> str:
     """Return the first of ``drumline job list``; empty for none."""
-    return next(iter(listing.names(parent="", limit=1)), "")
+    return next(iter(job_folders.names(parent="", limit=1)), "")
 
 
 def _raise_none() -> str:
@@ -107,7 +107,7 @@ def _last_path() -> str:
 
 def _complete(beginning: str) -> str:
     """Return the one name that begins so; steps and trials count only where no other job's name does."""
-    found = [name for name in listing.names(archived=None, parent="") if name.startswith(beginning)]
+    found = [name for name in job_folders.names(archived=None, parent="") if name.startswith(beginning)]
     found = found or sorted(name for name in lookup.all_names() if name.startswith(beginning))
     if len(found) > 1:
         listed = ", ".join(found[:_MOST_LISTED])

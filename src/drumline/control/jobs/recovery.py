@@ -12,12 +12,12 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
-from drumline.contract import identity, status
+from drumline.contract import process_identity, status
 from drumline.contract.errors import NO_ROOM, EngineError, UsageError, describe_os_error
 from drumline.contract.folder import base_home
+from drumline.control.jobs.job_outcome import examine, fold_events, is_writable
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.jobs.outcome import examine, fold_events, is_writable
-from drumline.engines.table import is_elsewhere
+from drumline.engines.engine_table import is_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,7 +64,7 @@ def recover(folder: RunFolder, secrets: str = "") -> Outcome:
                 # A supervisor that comes too late finds the job taken.
                 if folder.read_json(folder.supervisor) is None:
                     folder.hand_over(_NOBODY)
-                if identity.is_alive(folder.read_json(folder.supervisor)):
+                if process_identity.is_alive(folder.read_json(folder.supervisor)):
                     return fold_events(folder)
                 end = _end_what_is_left(folder, end.reason)
             folder.append(end)

@@ -56,7 +56,7 @@ def _leave_terminal() -> None:
 def _store(folder: RunFolder, code: str, began: float) -> None:
     """Store what was there before the job began: the job may write to its folder meanwhile."""
     from drumline.contract.errors import PlanError
-    from drumline.staging.snapshot.listing import CodeLimits
+    from drumline.staging.snapshot.code_files import CodeLimits
     from drumline.staging.snapshot.take import take_snapshot
 
     record: dict[str, Any] = {"folder": code, "began": began}

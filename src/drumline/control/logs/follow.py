@@ -10,12 +10,12 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs.ending import wait_until_readable
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.rank_log import CHUNK, LINE_LIMIT, RankLog, read_end
-from drumline.engines.table import is_elsewhere
+from drumline.engines.engine_table import is_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -150,7 +150,7 @@ class Follower:
     def _find_supervisor(self) -> bool:
         """Look for the supervisor; return False if the job has ended."""
         who = self._folder.read_json(self._folder.supervisor)
-        self._supervisor = identity.open_pidfd(who)
+        self._supervisor = process_identity.open_pidfd(who)
         if self._supervisor is not None:
             return True
         # None yet, or none any more: the outcome tells, and ends a job whose supervisor was killed. Of one on another

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import read_plain
 from drumline.contract.record import NamedTuple
+from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import folder_of, read_plan
-from drumline.control.jobs.outcome import read_outcome
-from drumline.control.logs.history import History, LogChoice
 from drumline.control.logs.line_index import LineIndex, index_of
+from drumline.control.logs.log_history import History, LogChoice
 from drumline.control.logs.printer import prefix_of, put_behind
 from drumline.control.logs.rank_log import list_earlier
 from drumline.control.logs.view import choose_ranks

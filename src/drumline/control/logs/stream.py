@@ -16,8 +16,8 @@ from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.words import format_seconds, format_size, name_several, parse_ranges
 from drumline.control import terminal
+from drumline.control.jobs.job_outcome import explain_pruned
 from drumline.control.jobs.lookup import as_arguments, may_have_studio
-from drumline.control.jobs.outcome import explain_pruned
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.follow import Follower, last_lines
 from drumline.control.logs.printer import Printer, prefix_of
@@ -95,7 +95,7 @@ def follow(folder: RunFolder, out: TextIO, show: StreamOptions) -> Outcome:
     On a terminal, control sequences are left out; elsewhere the bytes are as the ranks wrote them.
     """
     if not has_ranks(folder):
-        from drumline.control.logs.history import LogChoice
+        from drumline.control.logs.log_history import LogChoice
         from drumline.control.logs.stream_steps import LogView, show_steps
 
         if show.ranks:

@@ -7,7 +7,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from drumline.contract import identity, status
+from drumline.contract import process_identity, status
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
@@ -15,7 +15,7 @@ from drumline.contract.plan import Plan
 from drumline.control import terminal
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.follow import Follower
-from drumline.control.logs.history import History
+from drumline.control.logs.log_history import History
 from drumline.control.logs.printer import Printer, prefix_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.outcome import Outcome, StepOutcome
     from drumline.control.logs.follow import Block
-    from drumline.control.logs.history import LogChoice
+    from drumline.control.logs.log_history import LogChoice
 
 _LINES_POLL_S = 0.1
 _OUTCOME_POLL_S = 1.0
@@ -114,7 +114,7 @@ class _StepLogs:
         if size != self._size or now >= self._next_look:
             self._size, self._next_look = size, now + _OUTCOME_POLL_S
             # Of one whose driver was killed it is this look that starts another.
-            alive = identity.is_alive(self._folder.read_json(self._folder.supervisor))
+            alive = process_identity.is_alive(self._folder.read_json(self._folder.supervisor))
             self._outcome = fold(self._folder.read_events()) if alive else recover(self._folder)
             self._is_final = self._outcome.is_final
         for following in self._following.values():

@@ -11,13 +11,13 @@ from drumline.contract.plan import Plan
 from drumline.contract.words import is_number, name_several, parse_ranges
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.follow import Follower
-from drumline.control.logs.history import History
+from drumline.control.logs.log_history import History
 from drumline.control.logs.stream import Notices, has_ranks, labels_of, show_growth
 from drumline.control.logs.stream_steps import show_steps
 
 if TYPE_CHECKING:
     from drumline.contract.outcome import Outcome
-    from drumline.control.logs.history import LogChoice
+    from drumline.control.logs.log_history import LogChoice
     from drumline.control.logs.stream_steps import LogView
 
 _DEEPEST = 8

@@ -131,7 +131,7 @@ def _ours(aml: AmlCompute, *, check: bool) -> tuple[Compute, list[str]]:
     """
     Return the compute that stands for Azure's: the one attached under its name, with its settings, else a new one.
     """
-    from drumline.engines.table import engine
+    from drumline.engines.engine_table import engine
     from drumline.spec.registered.compute import LocalCompute, SlurmCompute, check_compute, to_slurm
 
     slurm, warnings = to_slurm(aml)
@@ -154,7 +154,7 @@ def _ours(aml: AmlCompute, *, check: bool) -> tuple[Compute, list[str]]:
 
 
 def _check_engine(compute: Compute) -> None:
-    from drumline.engines.table import engine
+    from drumline.engines.engine_table import engine
 
     said = engine(compute.type).check(to_dict(compute))
     if said:
@@ -236,7 +236,7 @@ def describe(name: str) -> dict[str, Any]:
 
     ``reason``: why the engine says nothing; empty when it does. Raises NotFoundError.
     """
-    from drumline.engines.table import engine
+    from drumline.engines.engine_table import engine
 
     compute = get(name)
     try:
@@ -248,7 +248,7 @@ def describe(name: str) -> dict[str, Any]:
 
 def nodes(name: str) -> list[dict[str, Any]]:
     """List the nodes with state, cores, GPUs, memory and jobs. Raises NotFoundError, EngineError."""
-    from drumline.engines.table import engine
+    from drumline.engines.engine_table import engine
 
     compute = get(name)
     return list(engine(compute.type).list_nodes(to_dict(compute)))

@@ -7,16 +7,16 @@ import threading
 import time
 from typing import Any
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, base_home
 from drumline.contract.hiding import hide_in_job
 from drumline.contract.words import format_count, format_duration
+from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import read_spec
-from drumline.control.jobs.outcome import read_outcome
 from drumline.control.machine import computes
 from drumline.control.times import utc
-from drumline.engines.local import machine
+from drumline.engines.local import resources
 from drumline.engines.local.queue import JobQueue, QueueEntry
 
 _MOST_SHOWN = 500
@@ -28,8 +28,8 @@ def describe_queue() -> dict[str, Any]:
 
     ``ends_about``: when the job must have ended by its time limit; None without one. Nothing is changed.
     """
-    cores, gpus = len(machine.cores()), machine.gpus()
-    folder = os.path.join(base_home(), "engines", "local", identity.name_machine())
+    cores, gpus = len(resources.cores()), resources.gpus()
+    folder = os.path.join(base_home(), "engines", "local", process_identity.name_machine())
     queue = JobQueue(folder, cores, gpus) if os.path.isdir(folder) else None
     entries = queue.list_entries() if queue else []
     running, limits = [], []

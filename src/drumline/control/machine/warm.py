@@ -11,7 +11,7 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import identity, words
+from drumline.contract import process_identity, words
 from drumline.contract.errors import NodeError, NotFoundError
 from drumline.contract.folder import base_home
 from drumline.contract.words import format_duration
@@ -95,7 +95,7 @@ def _number(value: object) -> float | None:
 
 def _all(request: dict[str, Any], base: str) -> Iterator[dict[str, Any]]:
     """Yield the answers of all live warm pools."""
-    top = os.path.join(base or base_home(), "warm", identity.name_machine())
+    top = os.path.join(base or base_home(), "warm", process_identity.name_machine())
     for kind in cgroups.list_folder(top):
         if re.fullmatch(_KIND, kind):
             answer = _ask(os.path.join(top, kind), request)

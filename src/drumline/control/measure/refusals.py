@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count, format_link, format_ms, format_size
 from drumline.control.facts.usage import summarize_usage
-from drumline.control.jobs.outcome import read_outcome
+from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.measure.step_model import compare_s, is_hidden, predict_measured_s
 from drumline.node.metrics.machine_usage import MachineReader
 

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from drumline.contract import status
-from drumline.contract.drills import KINDS, DrillRequest, name_drill
+from drumline.contract.drill_kinds import KINDS, DrillRequest, name_drill
 from drumline.contract.errors import NotFoundError, PlanError, Problem, SpecError, UsageError
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
@@ -482,9 +482,9 @@ def choose_usual(plan: Plan, seed: int) -> Rehearsal:
 
 def read_file(path: str, plan: Plan) -> Rehearsal:
     """Read a file of drills for a job with that plan. Raises SpecError with every mistake."""
+    from drumline.spec.drills_file import DRILLS, FAIL
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.files import read_yaml
-    from drumline.spec.rehearsal import DRILLS, FAIL
 
     root = read_yaml(path, path)
     report = Report("")

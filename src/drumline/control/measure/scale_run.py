@@ -18,17 +18,17 @@ from drumline.contract.folder import WORKSPACE, current_workspace
 from drumline.contract.record import NamedTuple
 from drumline.contract.steps import DETAIL
 from drumline.contract.words import format_count
-from drumline.control.driver import tune
+from drumline.control.driver import tune_trials
 from drumline.control.facts.steps import read_steps
 from drumline.control.jobs import ending
 from drumline.control.jobs.ending import wait_for_end
-from drumline.control.jobs.outcome import read_outcome
+from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.measure.refusals import FEWEST_STEPS, Emulation, MemoryUse, ProcessorUse
 from drumline.control.measure.size_figures import NodePair, RankSteps, SizeRun
 from drumline.control.submission import planning
 from drumline.control.submission.run_folder import ISOLATION
 from drumline.control.submission.submit import submit
-from drumline.engines.table import is_elsewhere
+from drumline.engines.engine_table import is_elsewhere
 from drumline.plan.search.tuning import count_warm_steps, find_number, list_measured_settings
 from drumline.spec import paths
 
@@ -79,7 +79,7 @@ def plan_sizes(job: Any, request: ScaleRequest) -> list[Plan]:
             f"a {job.type} job cannot be measured: it has jobs, and those have ranks", "measure a step"
         )
     plans = [planning.plan(_resize(job, request, nodes)) for nodes in request.nodes]
-    tune.check_followed(plans[0])
+    tune_trials.check_followed(plans[0])
     return plans
 
 
@@ -109,7 +109,7 @@ def find_emulation(job: Any, plans: Sequence[Plan], tell: Callable[[str], None])
     largest = plans[-1]
     if largest.compute.get("isolation") != "namespace":
         return None
-    from drumline.engines.local.isolation.settings import read_link
+    from drumline.engines.local.isolation.isolation_settings import read_link
 
     rate = read_link(largest.compute).rate_bits
     count = len(largest.nodes)
@@ -205,7 +205,7 @@ def _measure(
             if not seen and now > patience:
                 tell(f"job {folder.name} has made no step of an optimizer yet; Ctrl-C ends it")
                 patience += _PATIENCE_S
-            time.sleep(max(pause_s, tune.LEISURE * (time.monotonic() - now)))
+            time.sleep(max(pause_s, tune_trials.LEISURE * (time.monotonic() - now)))
         share = use.find_share() if done > warm_steps else None
     finally:
         use.close()
@@ -287,7 +287,7 @@ def check_request(request: ScaleRequest, to: int, fewest_steps: int) -> None:
     """Raise UsageError for a request that cannot be measured."""
     if len(request.nodes) != len(set(request.nodes)) or min(request.nodes) < 1:
         raise UsageError("--nodes: numbers of nodes from 1 on, each once", "--nodes 1,2,4")
-    tune.check_count(request.steps, fewest_steps, "a median")
+    tune_trials.check_count(request.steps, fewest_steps, "a median")
     if request.procs is not None and request.procs < 1:
         raise UsageError("--procs must be 1 or more")
     if to < max(request.nodes):

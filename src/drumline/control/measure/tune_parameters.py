@@ -12,10 +12,10 @@ from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
 from drumline.contract.steps import DETAIL
 from drumline.contract.words import format_count
-from drumline.control.driver.tune import SWITCHES
+from drumline.control.driver.tune_trials import SWITCHES
 from drumline.node.warm.ranks import is_rank_variable
 from drumline.plan.environment import UNSET
-from drumline.plan.search.request import describe_refusal
+from drumline.plan.search.sweep_request import describe_refusal
 from drumline.plan.search.tuning import (
     ENV,
     INPUT,

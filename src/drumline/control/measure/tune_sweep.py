@@ -18,7 +18,7 @@ from drumline.contract.errors import DrumlineError, UsageError
 from drumline.contract.folder import RunFolder
 from drumline.contract.record import NamedTuple
 from drumline.contract.secrets import list_names
-from drumline.control.driver import tune
+from drumline.control.driver import tune_trials
 from drumline.control.jobs import lookup
 from drumline.control.jobs.ending import wait_for_end
 from drumline.control.jobs.recovery import recover
@@ -30,12 +30,11 @@ from drumline.control.measure.tune_parameters import (
     list_parameters,
     list_settings,
 )
-from drumline.control.submission import driven, planning
-from drumline.control.submission import secrets as submitted_secrets
+from drumline.control.submission import driven, planning, submitted_secrets
 from drumline.control.submission.planning import fill_component
 from drumline.control.submission.submit import submit
-from drumline.engines.local import machine
-from drumline.engines.table import is_elsewhere
+from drumline.engines.engine_table import is_elsewhere
+from drumline.engines.local import resources
 from drumline.plan.search.halving import plan_rungs
 from drumline.plan.search.tuning import (
     LATENCY,
@@ -78,7 +77,7 @@ class TuneRequest(NamedTuple):
 
 def check_request(request: TuneRequest) -> None:
     """Raise UsageError for a request that cannot be measured."""
-    tune.check_count(request.steps, tune.FEWEST, "a setting")
+    tune_trials.check_count(request.steps, tune_trials.FEWEST, "a setting")
     if request.at_once is not None and request.at_once < 1:
         raise UsageError("--at-once must be 1 or more")
     if request.trial_timeout_s < 1:
@@ -98,7 +97,7 @@ def make_sweep(job: Any, request: TuneRequest) -> SweepJob:
     job = fill_component(copy.deepcopy(job))
     job.name = None
     planned = planning.plan(copy.deepcopy(job))
-    tune.check_followed(planned)
+    tune_trials.check_followed(planned)
     site = _look_at_site(planned)
     parameters = list_parameters(request.over, job, site)
     tuning = _make_tuning(job, request, parameters, site)
@@ -140,7 +139,7 @@ def _look_at_site(planned: Plan) -> NodeRoom:
     if is_elsewhere(planned.engine):
         return NodeRoom(None)
     nodes = max(1, len(planned.nodes))
-    return NodeRoom(max(1, len(machine.cores()) // nodes), len(machine.gpus()) // nodes)
+    return NodeRoom(max(1, len(resources.cores()) // nodes), len(resources.gpus()) // nodes)
 
 
 def _make_tuning(job: Any, request: TuneRequest, parameters: list[Parameter], site: NodeRoom) -> Tuning:

@@ -13,7 +13,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.folder import base_home, current_workspace, private_folder, write_whole
 from drumline.contract.record import NamedTuple
 
@@ -52,7 +52,7 @@ def note(address: str, token: str, port: int, workspace: str = "") -> str:
     """Write the record of this process and return its path. Raises OSError."""
     path = os.path.join(folder(), f"{port}.json")
     private_folder(folder())
-    who = identity.identify_process(os.getpid())
+    who = process_identity.identify_process(os.getpid())
     known = {"address": address, "token": token, "started": time.time(), "workspace": workspace, "who": who}
     write_whole(path, json.dumps(known) + "\n")
     return path
@@ -92,7 +92,7 @@ def _list_running() -> Iterator[Studio]:
         if not record or not isinstance(who, dict):
             continue
         # One on another machine that shares the home has an address that means nothing here.
-        if identity.is_ours_to_judge(who) and identity.is_alive(who):
+        if process_identity.is_ours_to_judge(who) and process_identity.is_alive(who):
             with contextlib.suppress(KeyError, TypeError, ValueError):
                 started = float(record["started"])
                 yield Studio(record["address"], record["token"], started, record["workspace"])

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from drumline.contract.folder import base_home
-from drumline.contract.mlflow import is_server
+from drumline.contract.mlflow_variables import is_server
 from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.contract.errors import DrumlineError, PlanError, Problem
 from drumline.contract.folder import RunFolder, home
-from drumline.contract.identity import user
-from drumline.contract.mlflow import is_server
+from drumline.contract.mlflow_variables import is_server
+from drumline.contract.process_identity import user
 from drumline.contract.record import NamedTuple
 from drumline.contract.secrets import list_names
 from drumline.control.assets import references
 from drumline.control.jobs import recovery
-from drumline.control.submission import notices, run_folder, secrets
+from drumline.control.submission import notice_receivers, run_folder, submitted_secrets
 from drumline.control.submission.planning import (
     check_fields,
     find_component,
@@ -28,12 +28,12 @@ from drumline.control.submission.planning import (
     take_code,
 )
 from drumline.control.submission.step_inputs import bind_placeholders
-from drumline.engines.local import machine
+from drumline.engines.local import resources
 from drumline.plan import unsupported
 from drumline.plan.pipelines.graph import build_graph, locate_in_step
 from drumline.plan.request import check_name
-from drumline.plan.search.request import request_of, trial_job
 from drumline.plan.search.samplers import next_params
+from drumline.plan.search.sweep_request import request_of, trial_job
 from drumline.plan.search.tuning import PROPERTY
 from drumline.spec import paths
 from drumline.spec.entity import plain
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.plan import Plan
     from drumline.plan.pipelines.bindings import Graph, Step
-    from drumline.plan.search.request import SearchRequest
+    from drumline.plan.search.sweep_request import SearchRequest
     from drumline.spec.jobs.job import Job
     from drumline.spec.jobs.pipeline import PipelineJob
     from drumline.spec.jobs.sweep import SweepJob
@@ -77,19 +77,19 @@ def submit_driven(job: Job, *, check: bool = True) -> tuple[RunFolder, list[str]
     """Start the job, and return when its driver is on its way. Raises SpecError, PlanError, EngineError."""
     with run_folder.hold_removal_lock(home()):
         # The driver runs here, wherever its steps do.
-        machine.check_can_run()
+        resources.check_can_run()
         named = bool(job.name)
         job.name = job.name or paths.random_name()
         try:
             graph, warnings = prepare(job, validate=check)
             secret_names = list_names(graph)
             if not job._top_job:
-                secrets.check_wanted(secret_names, job.type)
+                submitted_secrets.check_wanted(secret_names, job.type)
                 # That of a sweep is its trial's.
                 wish = (getattr(getattr(job, "trial", None), "drumline", None) or {}).get("notify")
-                graph["notify"] = notices.list_receivers(wish)
+                graph["notify"] = notice_receivers.list_receivers(wish)
             with locate_problems(job):
-                held = secrets.find_text(secret_names)
+                held = submitted_secrets.find_text(secret_names)
             text = run_folder.text_of(job)
             folder = run_folder.create_folder(job, home())
         except BaseException:

@@ -15,8 +15,8 @@ from drumline.contract.plan import Plan, is_below
 from drumline.contract.record import NamedTuple
 from drumline.control.settings import tracking
 from drumline.control.submission.run_folder import ISOLATION
-from drumline.engines.table import engine
-from drumline.plan import planner, values
+from drumline.engines.engine_table import engine
+from drumline.plan import bound_values, planner
 from drumline.plan.request import WARM, WARM_WORDS, check_name, settings_of
 from drumline.plan.unsupported import LOCAL_COMPUTES
 from drumline.spec import paths
@@ -109,9 +109,9 @@ def _add_receivers(job: Command, planned: Plan) -> Plan:
     given = settings_of(job).get("notify")
     if given is None and (job._top_job or not os.path.exists(os.path.join(base_home(), "notify.json"))):
         return planned
-    from drumline.control.submission import notices
+    from drumline.control.submission import notice_receivers
 
-    return planned._replace(notify=notices.list_receivers(given))
+    return planned._replace(notify=notice_receivers.list_receivers(given))
 
 
 def _check_extras(planned: Plan) -> None:
@@ -249,7 +249,7 @@ def _check_inputs(job: Command, folder: RunFolder, compute: Mapping[str, Any]) -
     hint = "relative paths are those of the job file's folder"
     # These are where the ranks are, and need not be here.
     mounted = [str(volume["path"]) for volume in compute.get("volumes") or ()]
-    for name, path, kind in values.Values(job, folder).checks:
+    for name, path, kind in bound_values.Values(job, folder).checks:
         what = ""
         if is_below(path, mounted):
             continue
@@ -268,9 +268,9 @@ def _check_inputs(job: Command, folder: RunFolder, compute: Mapping[str, Any]) -
 def check_secret_files(code: str, includes: Sequence[str]) -> None:
     """Refuse code that has a file of a secret in it, which would be copied with it. Raises PlanError."""
     if secret_files.get():
-        from drumline.control.submission import secrets
+        from drumline.control.submission import submitted_secrets
 
-        secrets.check_code(code, includes, secret_files.get())
+        submitted_secrets.check_code(code, includes, secret_files.get())
 
 
 def take_code(job: Any) -> tuple[dict[str, str], list[str]]:
@@ -318,8 +318,8 @@ def find_component(reference: str) -> Any:
     Return the component that ``azureml:name:version`` names; one of ours of the same name and version stands in for a
     registry's, which is not asked. Raises NotFoundError, PlanError.
     """
-    from drumline.control.assets import assets
-    from drumline.spec.references import AssetReference, parse
+    from drumline.control.assets import asset_verbs
+    from drumline.spec.azureml_uris import AssetReference, parse
 
     asset = parse(reference)
     if not isinstance(asset, AssetReference):
@@ -329,7 +329,7 @@ def find_component(reference: str) -> Any:
         )
     label = asset.label or (None if asset.version else "latest")
     try:
-        return assets.get("component", asset.name, version=asset.version or None, label=label)
+        return asset_verbs.get("component", asset.name, version=asset.version or None, label=label)
     except NotFoundError as error:
         if not asset.registry:
             raise

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.contract.errors import EngineError, NotSubmittedError, PlanError, UsageError
 from drumline.contract.folder import RunFolder, home
-from drumline.contract.identity import user
+from drumline.contract.process_identity import user
 from drumline.contract.record import NamedTuple
 from drumline.control.submission import run_folder
 from drumline.control.submission.planning import (
@@ -25,8 +25,8 @@ from drumline.control.submission.planning import (
     slow_code,
     take_code,
 )
-from drumline.engines.local import machine
-from drumline.engines.table import engine
+from drumline.engines.engine_table import engine
+from drumline.engines.local import resources
 from drumline.spec import paths
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ def _check_machine(planned: Plan) -> Plan:
     """Return the plan with warnings about this machine, if it is to run the job. Raises PlanError if it cannot."""
     if planned.engine != "local":
         return planned
-    machine.check_can_run()
-    warnings = machine.check_holds(len(planned.nodes), sum(len(node.ranks) for node in planned.nodes))
+    resources.check_can_run()
+    warnings = resources.check_holds(len(planned.nodes), sum(len(node.ranks) for node in planned.nodes))
     return planned._replace(warnings=(*planned.warnings, *warnings)) if warnings else planned
 
 
@@ -150,10 +150,10 @@ def _find_secrets(job: Command, planned: Plan) -> str:
     """Return the values of the job's secrets as its engine passes them on. Raises PlanError without one of them."""
     if not planned.secrets and not planned.notify:
         return ""
-    from drumline.control.submission import notices, secrets
+    from drumline.control.submission import notice_receivers, submitted_secrets
 
     with locate_problems(job):
-        return secrets.find_text(planned.secrets, notices.find_addresses(planned.notify))
+        return submitted_secrets.find_text(planned.secrets, notice_receivers.find_addresses(planned.notify))
 
 
 def _run_where_it_ran(job: Command, run: RunOptions) -> RunOptions:

@@ -102,9 +102,9 @@ def _describe_environments(choice: PruneChoice, roots: list[str]) -> list[Row]:
 
 
 def _describe_cache() -> Row:
-    from drumline.control.machine import cache
+    from drumline.control.machine import data_cache
 
-    shown, would = cache.show(), cache.prune_unused(0.0, dry_run=True)
+    shown, would = data_cache.show(), data_cache.prune_unused(0.0, dry_run=True)
     files, size = int(shown["files"]), int(shown["size_bytes"])
     left = files - int(would["files"])
     return _row("data cache", files, left, size + int(shown["unfinished_bytes"]), int(would["size_bytes"]))

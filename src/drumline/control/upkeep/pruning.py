@@ -11,13 +11,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.errors import NO_ROOM, NodeError, UsageError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs import lookup, recovery
 from drumline.control.jobs.ending import wait_until_readable
-from drumline.control.jobs.outcome import read_outcome
+from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.submission import run_folder
 from drumline.control.upkeep import disk, stored_content, stored_jobs, trash
 
@@ -256,9 +256,9 @@ def _measure(chosen: Sequence[Content]) -> Size:
 def _prune_data(wanted: PruneFilter, *, dry_run: bool) -> dict[str, Any]:
     if wanted.is_partial:
         return {}
-    from drumline.control.machine import cache
+    from drumline.control.machine import data_cache
 
-    return cache.prune_unused(wanted.older_than_s, dry_run=dry_run)
+    return data_cache.prune_unused(wanted.older_than_s, dry_run=dry_run)
 
 
 def prune(wanted: PruneFilter, shown: PruneChoice) -> PruneChoice:
@@ -387,7 +387,7 @@ def _wait_for_supervisor(folder: RunFolder) -> None:
     """Recover a job, and wait for the process that has just written down its end."""
     if not recovery.recover(folder).is_final:
         return
-    supervisor = identity.open_pidfd(folder.read_json(folder.supervisor))
+    supervisor = process_identity.open_pidfd(folder.read_json(folder.supervisor))
     if supervisor is not None:
         wait_until_readable((supervisor,), _END_S)
         os.close(supervisor)

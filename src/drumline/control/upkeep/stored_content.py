@@ -12,7 +12,7 @@ from drumline.contract.folder import RunFolder
 from drumline.contract.record import NamedTuple
 from drumline.control.upkeep import stored_jobs
 from drumline.staging.environments import containers
-from drumline.staging.environments.folder import CONTAINERS, FOLDER, MARKER
+from drumline.staging.environments.environment_folder import CONTAINERS, FOLDER, MARKER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

@@ -8,13 +8,13 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.folder import RunFolder
-from drumline.contract.mlflow import run_id_of
+from drumline.contract.mlflow_variables import run_id_of
 from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
+from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import all_names
-from drumline.control.jobs.outcome import read_outcome
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -59,8 +59,8 @@ class StoredJob(NamedTuple):
         if not self.outcome.is_final:
             return False
         who = self.folder.read_json(self.folder.supervisor)
-        if who is None or identity.is_ours_to_judge(who):
-            return not identity.is_alive(who)
+        if who is None or process_identity.is_ours_to_judge(who):
+            return not process_identity.is_alive(who)
         return time.time() - self.end_time > _ENDING_S
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NO_ROOM, DrumlineError
 from drumline.contract.folder import RunFolder, home, private_folder, write_whole
-from drumline.contract.mlflow import run_id_of
+from drumline.contract.mlflow_variables import run_id_of
 from drumline.contract.outcome import fold
 from drumline.control.jobs.job_outputs import read_variables
 from drumline.linux import mounts

@@ -22,7 +22,7 @@ from drumline.contract import status
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder, write_whole
 from drumline.contract.plan import Plan
-from drumline.engines.kubernetes import objects, pods, view
+from drumline.engines.kubernetes import cluster_view, manifests, pods
 from drumline.engines.kubernetes.client import ApiRefusedError, ApiSilentError, open_api
 from drumline.engines.kubernetes.receiver import PodLogs
 from drumline.engines.kubernetes.submission import Replacements
@@ -107,10 +107,10 @@ def forget_end(folder: RunFolder) -> None:
     Forget what a courier has seen of objects that it found gone, before a submission that was cut off makes them again:
     it would be taken for the end of the job. Raises OSError.
     """
-    if view.read(folder).state == "gone":
+    if cluster_view.read(folder).state == "gone":
         with contextlib.suppress(FileNotFoundError):
             os.unlink(_known_path(folder))
-        view.forget(folder)
+        cluster_view.forget(folder)
 
 
 def _take_lock(folder: RunFolder) -> int | None:
@@ -133,9 +133,9 @@ class Courier:
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
         self._plan = Plan.read(folder.plan)
-        self._name = view.read_place(folder).get("name") or objects.name_of(self._plan, folder)
-        self._warnings = view.Warnings()
-        self._replacements = Replacements(self._name, view.read_nodes(folder))
+        self._name = cluster_view.read_place(folder).get("name") or manifests.name_of(self._plan, folder)
+        self._warnings = cluster_view.Warnings()
+        self._replacements = Replacements(self._name, cluster_view.read_nodes(folder))
         self._known = _read_known(folder)
         self._news = threading.Event()
         self._logs = PodLogs(folder, self._news, self._known["pods"])
@@ -144,7 +144,7 @@ class Courier:
         self._began = time.monotonic()
         self._ended_at: float | None = None
         self._alone_since: float | None = None
-        self._reasons = view.PodReasons(self._logs, self._plan.compute)
+        self._reasons = cluster_view.PodReasons(self._logs, self._plan.compute)
         self._missing: list[float] = []
         """When it has found no objects of the job, look after look."""
 
@@ -156,9 +156,9 @@ class Courier:
         refusals, asked_s = 0, 0.0
         while True:
             # A job whose run folder was removed, or whose submission failed, is nobody's: nothing of it stays there.
-            is_over = not os.path.exists(self._folder.plan) or view.is_withdrawn(self._folder)
+            is_over = not os.path.exists(self._folder.plan) or cluster_view.is_withdrawn(self._folder)
             try:
-                api = api or open_api({**self._plan.compute, **view.read_place(self._folder)})
+                api = api or open_api({**self._plan.compute, **cluster_view.read_place(self._folder)})
                 if is_over:
                     api.delete_job(self._name)
                 if is_over or self._look(api):
@@ -188,7 +188,7 @@ class Courier:
         if isinstance(error, EngineError):
             # A full disk passes, and a run folder that goes is seen at the next look.
             with contextlib.suppress(OSError):
-                view.write(self._folder, "unknown", error.message)
+                cluster_view.write(self._folder, "unknown", error.message)
 
     def _write_known(self) -> None:
         known = {**self._known, "pods": self._logs.list_written()}
@@ -202,9 +202,9 @@ class Courier:
         if job is None:
             return self._look_at_nothing()
         self._missing.clear()
-        found = api.list("Pod", {objects.JOB_LABEL: self._name})
+        found = api.list("Pod", {manifests.JOB_LABEL: self._name})
         supervisor = self._find_supervisor(found)
-        heard = [pod for pod in found if pod is supervisor or pods.role_of(pod) == objects.NODE]
+        heard = [pod for pod in found if pod is supervisor or pods.role_of(pod) == manifests.NODE]
         for pod in heard:
             self._logs.follow(api, pod)
         is_waiting = supervisor is None or not pods.has_started(supervisor)
@@ -218,7 +218,7 @@ class Courier:
         self._reasons.warn_of_lost(self._folder, found)
         self._runs = phase == "runs"
         is_held = job.get("spec", {}).get("parallelism") == 0 and not self._known["supervisor"]
-        has_supervisor = any(pods.role_of(pod) == objects.SUPERVISOR for pod in found)
+        has_supervisor = any(pods.role_of(pod) == manifests.SUPERVISOR for pod in found)
         if is_held and not has_supervisor and time.monotonic() - self._began > _CUT_OFF_S:
             return self._remove(api, "its submission was cut off", status.FAILED, 1)
         if self._are_alone_too_long(found, supervisor):
@@ -232,7 +232,7 @@ class Courier:
             phase, reason = (
                 ("waits", f"{reason}; {asked}") if asked and "; " not in reason else (phase, reason)
             )
-        view.write(self._folder, phase, reason)
+        cluster_view.write(self._folder, phase, reason)
         return False
 
     def _look_at_nothing(self) -> bool:
@@ -243,7 +243,7 @@ class Courier:
             return False
         has_run = self._logs.has_end() or self._logs.has_followed
         is_canceled = os.path.exists(self._folder.cancel) and not has_run and not self._known["supervisor"]
-        patience_s = _GONE_S if view.was_sent(self._folder) else _SUBMISSION_S
+        patience_s = _GONE_S if cluster_view.was_sent(self._folder) else _SUBMISSION_S
         if not has_run and now - self._began < (_CANCELED_S if is_canceled else patience_s):
             return False
         self._logs.release_end(late=True)
@@ -261,7 +261,7 @@ class Courier:
         """Write down how a job without objects has ended: as its supervisor has said, else so. Raises OSError."""
         if self._logs.has_end():
             reason, end, exit_code = "it has ended", "", 0
-        view.write(self._folder, "gone", reason, end, exit_code)
+        cluster_view.write(self._folder, "gone", reason, end, exit_code)
         return True
 
     def _find_supervisor(self, found: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -270,7 +270,7 @@ class Courier:
         one knows nothing of the job's state.
         """
         first = self._known["supervisor"]
-        there = [pod for pod in found if pods.role_of(pod) == objects.SUPERVISOR]
+        there = [pod for pod in found if pods.role_of(pod) == manifests.SUPERVISOR]
         if first:
             return next((pod for pod in there if pod["metadata"]["name"] == first), None)
         supervisor = next(iter(there), None)
@@ -286,7 +286,7 @@ class Courier:
             self._alone_since = None
             return False
         self._alone_since = self._alone_since or time.monotonic()
-        return time.monotonic() - self._alone_since > objects.patience_s(self._plan.compute)
+        return time.monotonic() - self._alone_since > manifests.patience_s(self._plan.compute)
 
     def _finish(self, api: Api, heard: list[dict[str, Any]], supervisor: dict[str, Any] | None) -> bool:
         """Wait for the last words of all pods, then remove all objects; return whether that is done."""
@@ -309,13 +309,13 @@ class Courier:
         if supervisor is None or not pods.has_started(supervisor):
             return
         wanted = {}
-        for name in objects.REQUEST_FILES:
+        for name in manifests.REQUEST_FILES:
             path = os.path.join(self._folder.path, name)
             with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
                 wanted[name] = file.read()
         text = json.dumps(wanted, sort_keys=True)
         if wanted and text != self._sent:
-            change = {"metadata": {"annotations": {objects.REQUESTS: text}}}
+            change = {"metadata": {"annotations": {manifests.REQUESTS: text}}}
             api.patch("Pod", supervisor["metadata"]["name"], change)
             self._sent = text
 

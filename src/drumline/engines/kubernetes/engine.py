@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets as randomness
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import mpi
+from drumline.contract import installed_mpi
 from drumline.contract.errors import EngineError, NotFoundError
 from drumline.contract.plan import NodeShape, Plan
 from drumline.engines.base import JobView
-from drumline.engines.kubernetes import access, bundle, objects, pods, view
+from drumline.engines.kubernetes import access, bundle, cluster_view, manifests, pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,15 +31,15 @@ class KubernetesEngine:
     def list_reached(self, compute: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(str(volume["path"]) for volume in compute.get("volumes") or ())
 
-    def mpi(self, search_path: str) -> mpi.Mpi | None:
+    def mpi(self, search_path: str) -> installed_mpi.Mpi | None:
         """Return that it is the image's: which one it is, the pods find out."""
-        return mpi.Mpi(mpi.IMAGE_MPI, 0, 0, "mpirun")
+        return installed_mpi.Mpi(installed_mpi.IMAGE_MPI, 0, 0, "mpirun")
 
     def warnings(self, plan: Plan) -> list[str]:
         return bundle.list_warnings(plan)
 
     def render(self, plan: Plan, folder: RunFolder) -> str:
-        return objects.render(plan, folder)
+        return manifests.render(plan, folder)
 
     def submit(self, folder: RunFolder, start: Callable[[str, str], None] | None, secrets: str = "") -> None:
         """
@@ -51,32 +51,32 @@ class KubernetesEngine:
 
         plan = Plan.read(folder.plan)
         data = bundle.make_bundle(plan, folder, secrets)
-        before = view.read_place(folder)
+        before = cluster_view.read_place(folder)
         at = {key: before[key] for key in ("kubeconfig", "context") if key in before}
         mark = before.get("submission") or randomness.token_hex(8)
         place = {
             **(at or find_place(plan.compute)),
-            "name": objects.name_of(plan, folder),
+            "name": manifests.name_of(plan, folder),
             "submission": mark,
         }
-        view.write_place(folder, place)
+        cluster_view.write_place(folder, place)
         courier.forget_end(folder)
 
-        def make(api: Api) -> objects.Objects:
-            way = objects.choose(plan.compute, api.groups())
-            made = objects.make_objects(plan, folder, data, way, mark)
-            view.write_nodes(folder, made.nodes)
+        def make(api: Api) -> manifests.Objects:
+            way = manifests.choose(plan.compute, api.groups())
+            made = manifests.make_objects(plan, folder, data, way, mark)
+            cluster_view.write_nodes(folder, made.nodes)
             return made
 
         try:
             uid = submission.send_patiently(lambda: open_api({**plan.compute, **place}), make)
         except ApiSilentError:
             # Some of it may have arrived: the courier removes that when the server answers.
-            view.write_place(folder, place, withdrawn="yes")
+            cluster_view.write_place(folder, place, withdrawn="yes")
             courier.ensure(folder)
             raise
-        view.write_place(folder, place, sent="yes")
-        view.write_engine(folder, place["name"], uid)
+        cluster_view.write_place(folder, place, sent="yes")
+        cluster_view.write_engine(folder, place["name"], uid)
         courier.ensure(folder)
 
     def claim(self, folder: RunFolder) -> str:
@@ -98,10 +98,10 @@ class KubernetesEngine:
         """Return what the job's courier has last seen, and start one where none is. Never raises."""
         from drumline.engines.kubernetes import courier
 
-        known = view.read(folder)
+        known = cluster_view.read(folder)
         if known.state == "gone":
             return known
-        if not view.was_sent(folder):
+        if not cluster_view.was_sent(folder):
             known = JobView("unknown", "Kubernetes does not have all of its objects yet")
         try:
             if may_withdraw:
@@ -125,7 +125,7 @@ class KubernetesEngine:
             plan = Plan.read(folder.plan)
         except (OSError, ValueError):
             return {}
-        name = view.read_place(folder).get("name") or objects.name_of(plan, folder)
+        name = cluster_view.read_place(folder).get("name") or manifests.name_of(plan, folder)
         return {
             "namespace": plan.compute.get("namespace") or "default",
             "supervisor": name,
@@ -149,7 +149,7 @@ class KubernetesEngine:
 
         try:
             with open_api(compute) as api:
-                api.list("Pod", {objects.JOB_LABEL: "none"})
+                api.list("Pod", {manifests.JOB_LABEL: "none"})
         except EngineError as error:
             return [error.message]
         return []
@@ -168,7 +168,7 @@ class KubernetesEngine:
         """
         from drumline.engines.kubernetes.client import ApiRefusedError, open_api
 
-        gpu = objects.gpu_resource(compute)
+        gpu = manifests.gpu_resource(compute)
         with open_api(compute) as api:
             found = api.list("Node")
             try:

@@ -6,7 +6,7 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from drumline.engines.kubernetes import objects
+from drumline.engines.kubernetes import manifests
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +36,7 @@ _OVER = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 
 def role_of(pod: Mapping[str, Any]) -> str:
     """Return supervisor or node."""
-    return str(pod["metadata"].get("labels", {}).get(objects.ROLE_LABEL, ""))
+    return str(pod["metadata"].get("labels", {}).get(manifests.ROLE_LABEL, ""))
 
 
 def has_started(pod: Mapping[str, Any]) -> bool:
@@ -100,9 +100,9 @@ def describe(
     Return state (as of ``JobView``) and reason of a job with these pods, and so many nodes. ``warnings``: events of the
     objects that ``find_suspects`` names. ``explain``: says more of a pod that waits or has ended than its status does.
     """
-    nodes = [pod for pod in found if role_of(pod) == objects.NODE]
+    nodes = [pod for pod in found if role_of(pod) == manifests.NODE]
     running = [pod for pod in nodes if _phase(pod) == "Running"]
-    supervised = any(role_of(pod) == objects.SUPERVISOR and has_started(pod) for pod in found)
+    supervised = any(role_of(pod) == manifests.SUPERVISOR and has_started(pod) for pod in found)
     if supervised and len(running) >= count:
         return "runs", ""
     some = f"{len(running)} of {count} pods run"
@@ -137,11 +137,11 @@ def _find_reason(
 
 def find_suspects(found: Sequence[Mapping[str, Any]], count: int, name: str) -> list[str]:
     """Name the objects whose events may tell why a job with these pods does not run; none where pods tell it."""
-    nodes = [pod for pod in found if role_of(pod) == objects.NODE and not has_ended(pod)]
-    supervisors = [pod for pod in found if role_of(pod) == objects.SUPERVISOR]
+    nodes = [pod for pod in found if role_of(pod) == manifests.NODE and not has_ended(pod)]
+    supervisors = [pod for pod in found if role_of(pod) == manifests.SUPERVISOR]
     suspects = [] if supervisors else [name]
     if len(nodes) < count:
-        suspects.append(objects.name_nodes(name))
+        suspects.append(manifests.name_nodes(name))
     pending = [pod for pod in (*supervisors, *nodes) if _phase(pod) == "Pending" and not why_waits(pod)]
     suspects += [str(pod["metadata"]["name"]) for pod in pending[:1]]
     return suspects

@@ -19,7 +19,7 @@ from drumline.contract import events as e
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import LONGEST_EVENT, open_plain, read_plain
 from drumline.contract.record import NamedTuple
-from drumline.engines.kubernetes import frames, objects, pods
+from drumline.engines.kubernetes import frames, manifests, pods
 from drumline.engines.kubernetes.client import LogQuietError
 from drumline.engines.kubernetes.frames import LEFT_OUT
 
@@ -468,7 +468,7 @@ class PodLogs:
         """Write a piece, once. Raises OSError where it may be written later."""
         with self._lock:
             last = self._taken.get(name, 0)
-            is_event = frame.path == EVENTS and role == objects.SUPERVISOR
+            is_event = frame.path == EVENTS and role == manifests.SUPERVISOR
             if frame.number and frame.number <= (self._events_taken if is_event else last):
                 return
             if frame.number > last + 1:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError
 from drumline.contract.words import format_seconds
-from drumline.engines.kubernetes import objects, pods
+from drumline.engines.kubernetes import manifests, pods
 from drumline.engines.kubernetes.client import ApiRefusedError, ApiSilentError
-from drumline.engines.kubernetes.objects import find_dropped
+from drumline.engines.kubernetes.manifests import find_dropped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +38,7 @@ _PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 5.0
 
 
-def send_patiently(open_api: Callable[[], Api], make: Callable[[Api], objects.Objects]) -> str:
+def send_patiently(open_api: Callable[[], Api], make: Callable[[Api], manifests.Objects]) -> str:
     """Make the objects, and return the uid of the first; a server that is away is waited for. Raises EngineError."""
     until = time.monotonic() + PATIENCE_S
     pause_s = _PAUSE_S
@@ -57,7 +57,7 @@ def send_patiently(open_api: Callable[[], Api], make: Callable[[Api], objects.Ob
         pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
 
-def send(api: Api, made: objects.Objects) -> str:
+def send(api: Api, made: manifests.Objects) -> str:
     """
     Make the objects that are not there yet, and return the uid of the first, which owns the others and starts last: a
     submission that was killed has started nothing, what it left goes with that one, and it can be completed.
@@ -74,7 +74,7 @@ def send(api: Api, made: objects.Objects) -> str:
             _check_kept(made.supervisor, owner)
         for thing in (*made.secrets, made.service, made.group, made.nodes):
             if thing:
-                _make_owned(api, objects.own(thing, owner), may_be_there=not is_new, until=until)
+                _make_owned(api, manifests.own(thing, owner), may_be_there=not is_new, until=until)
         api.patch("Job", name, {"spec": {"parallelism": 1}})
     except ApiRefusedError:
         with contextlib.suppress(EngineError):
@@ -88,7 +88,7 @@ def _has_begun(owner: Mapping[str, Any]) -> bool:
     return bool(owner.get("spec", {}).get("parallelism"))
 
 
-def _make_owner(api: Api, made: objects.Objects, until: float) -> tuple[dict[str, Any], bool]:
+def _make_owner(api: Api, made: manifests.Objects, until: float) -> tuple[dict[str, Any], bool]:
     """Return the Job as the server has it, and whether it is new: an earlier try of the same may have made it."""
     job = made.supervisor
     name = job["metadata"]["name"]
@@ -115,11 +115,11 @@ def _make_owner(api: Api, made: objects.Objects, until: float) -> tuple[dict[str
 
 def _is_of_one_submission(sent: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
     metadata = there["metadata"]
-    own = sent["metadata"]["annotations"].get(objects.SUBMISSION_ANNOTATION)
+    own = sent["metadata"]["annotations"].get(manifests.SUBMISSION_ANNOTATION)
     return (
         bool(own)
         and "deletionTimestamp" not in metadata
-        and (metadata.get("annotations") or {}).get(objects.SUBMISSION_ANNOTATION) == own
+        and (metadata.get("annotations") or {}).get(manifests.SUBMISSION_ANNOTATION) == own
     )
 
 
@@ -164,7 +164,7 @@ class Replacements:
         Ask where it is time; return what is done about the missing nodes, and nothing where none is missing or the
         cluster is at it. ``is_held``: it has said why it makes none. Raises EngineError.
         """
-        lasting = [pod for pod in found if pods.role_of(pod) == objects.NODE and pods.is_lasting(pod)]
+        lasting = [pod for pod in found if pods.role_of(pod) == manifests.NODE and pods.is_lasting(pod)]
         if len(lasting) >= count or self._sent is None:
             self._missing_since, self._whole_since = None, self._whole_since or time.monotonic()
             # Pods that fail as soon as they have come are not what was asked for.
@@ -195,8 +195,8 @@ class Replacements:
 
     def _read_jobs(self, api: Api) -> list[dict[str, Any]]:
         """Return the Jobs of the nodes. The first may have been deleted."""
-        found = [api.get("Job", objects.name_nodes(self._name))]
-        while (job := api.get("Job", objects.name_nodes(self._name, len(found) + 1))) is not None:
+        found = [api.get("Job", manifests.name_nodes(self._name))]
+        while (job := api.get("Job", manifests.name_nodes(self._name, len(found) + 1))) is not None:
             found.append(job)
         return [job for job in found if job is not None]
 
@@ -208,7 +208,7 @@ class Replacements:
         wanted = pods.count_wanted(job)
         active = int(job.get("status", {}).get("active") or 0)
         labels = job["metadata"].get("labels") or {}
-        if active >= wanted or objects.QUEUE_LABEL in labels or job.get("spec", {}).get("suspend"):
+        if active >= wanted or manifests.QUEUE_LABEL in labels or job.get("spec", {}).get("suspend"):
             return wanted
         api.patch("Job", job["metadata"]["name"], {"spec": {"parallelism": active}})
         return active
@@ -219,9 +219,9 @@ class Replacements:
             return
         taken = {job["metadata"]["name"] for job in jobs}
         number = 2
-        while objects.name_nodes(self._name, number) in taken:
+        while manifests.name_nodes(self._name, number) in taken:
             number += 1
-        metadata = {**self._sent["metadata"], "name": objects.name_nodes(self._name, number)}
+        metadata = {**self._sent["metadata"], "name": manifests.name_nodes(self._name, number)}
         spec = {**self._sent["spec"], "completions": count, "parallelism": count}
-        api.create(objects.own({**self._sent, "metadata": metadata, "spec": spec}, owner))
+        api.create(manifests.own({**self._sent, "metadata": metadata, "spec": spec}, owner))
         sys.stderr.write(f"{metadata['name']} is made for {count} missing nodes\n")

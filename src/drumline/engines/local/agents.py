@@ -8,7 +8,7 @@ import signal
 import socket
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import base_home
 from drumline.engines.base import AgentProcesses, AgentStarter, NodeFacts
@@ -122,7 +122,7 @@ class LocalAgents(AgentStarter):
         # The agents need the fork server: they are forks of this process, and would each load it.
         from drumline.node.warm import fork_server, pool_folder, pool_start  # noqa: F401
 
-        self.warm_pool = pool_folder.choose_pool_folder(base_home(), identity.name_machine())
+        self.warm_pool = pool_folder.choose_pool_folder(base_home(), process_identity.name_machine())
         kernel.adopt_orphans(wanted=False)
         try:
             with contextlib.suppress(OSError):
@@ -219,7 +219,7 @@ class LocalFacts(NodeFacts):
         return ",".join(dict.fromkeys(share))
 
     def identify(self, pid: int) -> dict[str, Any] | None:
-        return identity.identify_process(pid)
+        return process_identity.identify_process(pid)
 
 
 def _address_of(node: int) -> str:

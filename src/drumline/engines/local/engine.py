@@ -7,17 +7,17 @@ import sys
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.errors import EngineError, NotFoundError, UsageError
 from drumline.contract.events import AgentJoined
 from drumline.contract.plan import NodeShape
-from drumline.engines.local import machine
+from drumline.engines.local import resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
-    from drumline.contract.mpi import Mpi
+    from drumline.contract.installed_mpi import Mpi
     from drumline.contract.outcome import Outcome, RankOutcome
     from drumline.contract.plan import Plan
     from drumline.engines.base import Nodes
@@ -30,22 +30,22 @@ class LocalEngine:
     def shapes(
         self, node_count: int, compute: Mapping[str, Any] = MappingProxyType({}), instance_type: str = ""
     ) -> list[NodeShape]:
-        gpu_numbers = tuple(range(len(machine.gpus())))
-        gpu_split = machine.split(gpu_numbers, node_count) if gpu_numbers else [()] * node_count
+        gpu_numbers = tuple(range(len(resources.gpus())))
+        gpu_split = resources.split(gpu_numbers, node_count) if gpu_numbers else [()] * node_count
         if compute.get("isolation") or compute.get("nodes"):
             from drumline.engines.local.isolation import needs
 
             needs.check_count(node_count, compute)
             if compute.get("cpus"):
                 return needs.shape_nodes(compute, [len(gpus) for gpus in gpu_split])
-        core_split = machine.split(machine.cores(), node_count)
+        core_split = resources.split(resources.cores(), node_count)
         return [NodeShape(cores, len(gpus)) for cores, gpus in zip(core_split, gpu_split, strict=True)]
 
     def list_reached(self, compute: Mapping[str, Any]) -> None:
         return None
 
     def mpi(self, search_path: str) -> Mpi | None:
-        return machine.mpi_on(search_path)
+        return resources.mpi_on(search_path)
 
     def warnings(self, plan: Plan) -> list[str]:
         if not plan.compute.get("isolation"):
@@ -93,7 +93,7 @@ class LocalEngine:
 
         allocation = LocalAllocation(plan, folder)
         if plan.compute.get("isolation"):
-            from drumline.engines.local.isolation.agents import make_nodes
+            from drumline.engines.local.isolation.isolated_agents import make_nodes
 
             return make_nodes(plan, folder, allocation)
         return Nodes(allocation, LocalAgents(plan, folder), LocalFacts(plan, allocation), LocalPreemption())
@@ -127,7 +127,7 @@ class LocalEngine:
         return needs.check_compute(compute)
 
     def describe(self, compute: Mapping[str, Any]) -> dict[str, Any]:
-        return {"cores": len(machine.cores()), "gpus": len(machine.gpus())}
+        return {"cores": len(resources.cores()), "gpus": len(resources.gpus())}
 
     def list_nodes(self, compute: Mapping[str, Any]) -> list[dict[str, Any]]:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -144,9 +144,9 @@ def _open_agent(folder: RunFolder, node: int) -> int:
     for event in folder.read_events():
         if isinstance(event, AgentJoined) and event.node == node:
             who = event.who
-    if who and not identity.is_ours_to_judge(who):
+    if who and not process_identity.is_ours_to_judge(who):
         raise UsageError(f"job {folder.name} runs on another machine", "run the command there")
-    agent = identity.open_pidfd(who)
+    agent = process_identity.open_pidfd(who)
     if agent is None:
         raise NotFoundError(f"the agent of node {node} has ended")
     return agent

@@ -19,12 +19,12 @@ import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.folder import RunFolder, base_home, open_text, private_folder, write_whole
 from drumline.contract.ownership import lock_file
 from drumline.contract.record import NamedTuple
 from drumline.engines.base import Allocation, NextAttempt, Preemption, SignalMeaning
-from drumline.engines.local import machine
+from drumline.engines.local import resources
 from drumline.node import leftovers
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ class JobQueue:
     def list_entries(self) -> list[QueueEntry]:
         """Return the live entries in order, without the lock: nothing is changed."""
         try:
-            return [entry for entry in self._read() if identity.is_alive(entry.who)]
+            return [entry for entry in self._read() if process_identity.is_alive(entry.who)]
         except OSError:
             return []
 
@@ -168,7 +168,7 @@ class JobQueue:
     def _wake_first(entries: list[QueueEntry]) -> None:
         """Wake the first waiting supervisor; no job behind it can start."""
         first = next((entry for entry in entries if not entry.running), None)
-        pidfd = identity.open_pidfd(first.who) if first else None
+        pidfd = process_identity.open_pidfd(first.who) if first else None
         if pidfd is not None:
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(pidfd, signal.SIGUSR1)
@@ -207,7 +207,7 @@ class JobQueue:
             before = self._read()
             written = _as_text(before)
             for entry in before:
-                (entries if identity.is_alive(entry.who) else self.dropped).append(entry)
+                (entries if process_identity.is_alive(entry.who) else self.dropped).append(entry)
             yield entries
             text = _as_text(entries)
             if text != written:
@@ -330,11 +330,11 @@ class LocalAllocation(Allocation):
     def __init__(self, plan: Plan, folder: RunFolder) -> None:
         self._plan = plan
         self._folder = folder
-        self._who = identity.identify_process(os.getpid()) or {}
-        self._gpus = machine.gpus()
+        self._who = process_identity.identify_process(os.getpid()) or {}
+        self._gpus = resources.gpus()
         self._queue = JobQueue(
-            os.path.join(base_home(), "engines", "local", identity.name_machine()),
-            len(machine.cores()),
+            os.path.join(base_home(), "engines", "local", process_identity.name_machine()),
+            len(resources.cores()),
             self._gpus,
         )
         self.gpus: tuple[str, ...] = ()
@@ -342,7 +342,7 @@ class LocalAllocation(Allocation):
 
     def wait(self, on_wait: Callable[[str], None], canceled: Callable[[], bool], wake: int) -> bool:
         wanted_gpus = min(sum(node.gpu_count for node in self._plan.nodes), len(self._gpus))
-        cores = min(self._plan.cores_wanted, len(machine.cores()))
+        cores = min(self._plan.cores_wanted, len(resources.cores()))
         entry = QueueEntry(self._plan.job, self._who, cores, wanted_gpus, folder=self._folder.path)
         top = self._plan.user_env.get("AZUREML_ROOT_RUN_ID", "")
         entry.top = "" if top == self._plan.job else top
@@ -390,7 +390,7 @@ def _wait_for_any(holders: tuple[dict[str, object], ...], wake: int, deadline: f
     Wait until one of them ends, or ``wake`` is readable, or the deadline (monotonic seconds); False after a moment in
     which none of that happened.
     """
-    pidfds = [pidfd for holder in holders if (pidfd := identity.open_pidfd(holder)) is not None]
+    pidfds = [pidfd for holder in holders if (pidfd := process_identity.open_pidfd(holder)) is not None]
     try:
         if len(pidfds) < len(holders):
             return True

@@ -12,7 +12,7 @@ from drumline.contract.errors import EngineError
 from drumline.engines import network as networks
 from drumline.engines.base import TIME_LIMIT, Allocation, NextAttempt, NodeFacts, Preemption, SignalMeaning
 from drumline.engines.slurm import jobs, options
-from drumline.engines.slurm.client import SilentError, Slurm
+from drumline.engines.slurm.slurm_commands import SilentError, Slurm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping

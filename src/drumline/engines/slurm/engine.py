@@ -17,11 +17,11 @@ from drumline.contract import secrets as job_secrets
 from drumline.contract.errors import EngineError, NotFoundError
 from drumline.contract.plan import NodeShape, Plan
 from drumline.engines.base import Nodes
-from drumline.engines.local import machine
+from drumline.engines.local import resources
 from drumline.engines.slurm import options
-from drumline.engines.slurm.agents import SlurmAgents, make_srun_environment
 from drumline.engines.slurm.batch_job import BatchJob, SlurmAllocation, SlurmFacts, SlurmPreemption
-from drumline.engines.slurm.client import (
+from drumline.engines.slurm.jobs import SlurmJobs, claim, is_of, number_of
+from drumline.engines.slurm.slurm_commands import (
     PATIENCE_S,
     AbsentError,
     RefusedError,
@@ -29,13 +29,13 @@ from drumline.engines.slurm.client import (
     Slurm,
     open_slurm,
 )
-from drumline.engines.slurm.jobs import SlurmJobs, claim, is_of, number_of
+from drumline.engines.slurm.srun_agents import SlurmAgents, make_srun_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
-    from drumline.contract.mpi import Mpi
+    from drumline.contract.installed_mpi import Mpi
     from drumline.contract.outcome import Outcome, RankOutcome
     from drumline.engines.base import JobView
 
@@ -60,7 +60,7 @@ class SlurmEngine:
         """
         Return the MPI of this machine: the nodes have programs at the same places, or the site has no shared software.
         """
-        return machine.mpi_on(search_path)
+        return resources.mpi_on(search_path)
 
     def render(self, plan: Plan, folder: RunFolder) -> str:
         return options.render(plan, folder)

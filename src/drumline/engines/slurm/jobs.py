@@ -17,13 +17,19 @@ from drumline.contract.folder import home, write_once
 from drumline.contract.ownership import is_network
 from drumline.contract.plan import Plan
 from drumline.engines.base import JobView
-from drumline.engines.slurm.client import PATIENCE_S, SUBMIT_TIMEOUT_S, InQueue, RefusedError, open_slurm
+from drumline.engines.slurm.slurm_commands import (
+    PATIENCE_S,
+    SUBMIT_TIMEOUT_S,
+    InQueue,
+    RefusedError,
+    open_slurm,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.contract.folder import RunFolder
-    from drumline.engines.slurm.client import Slurm
+    from drumline.engines.slurm.slurm_commands import Slurm
 
 
 # The job of Slurm's that a run folder is of.

@@ -23,8 +23,8 @@ from drumline.contract.errors import describe_os_error
 from drumline.contract.record import NamedTuple
 from drumline.linux import cgroups, descendants, kernel
 from drumline.node.agent.environment import JobEnvironment
+from drumline.node.agent.node_preparation import Preparation
 from drumline.node.agent.observing import Observer
-from drumline.node.agent.preparing import Preparation
 from drumline.node.agent.processes import Children
 from drumline.node.agent.ranks import Ending, Notice, Ranks
 from drumline.node.scratch import keep_from_cleaners

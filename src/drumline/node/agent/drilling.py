@@ -1,4 +1,4 @@
-"""Drills on this node: failures that are made on purpose (``contract/drills.py``), and their end."""
+"""Drills on this node: failures that are made on purpose (``contract/drill_kinds.py``), and their end."""
 
 from __future__ import annotations
 

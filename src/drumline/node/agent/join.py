@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 
-from drumline.contract import channel, identity
+from drumline.contract import channel, process_identity
 from drumline.contract import messages as m
 from drumline.contract.folder import RunFolder, write_whole
 from drumline.linux import cgroups, interfaces, kernel
@@ -49,7 +49,7 @@ def join(run_folder: str, node: int, token: str) -> None:
         "interfaces": interfaces.list_interfaces(),
         "infiniband": interfaces.list_infiniband_ports(),
         "reached": reached,
-        "machine": identity.name_network(),
+        "machine": process_identity.name_network(),
     }
     first = next(iter(reached))
     agent.serve(

@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
+from drumline.contract import installed_mpi
 from drumline.contract import messages as m
-from drumline.contract import mpi
 from drumline.contract.record import NamedTuple
 from drumline.node.agent import processes
 from drumline.node.agent.environment import SHARED_MEMORY_VARIABLES
@@ -112,9 +112,9 @@ class Launching:
             return
         self._library_due = now + _LIBRARY_POLL_S
         libraries = sorted(waits.list_mpi_libraries(pid))
-        other = mpi.find_other_library(self._launcher_kind, libraries)
+        other = installed_mpi.find_other_library(self._launcher_kind, libraries)
         if other:
-            kind = mpi.recognize_library(other)
+            kind = installed_mpi.recognize_library(other)
             self._tell(m.OtherMpiSeen(self._ranks.by_pid[pid], self._launcher_kind, other, kind))
         if libraries or now > self._library_until:
             self._launcher_kind = ""
@@ -138,7 +138,7 @@ class Launching:
     def _start_rank(self, caller: int, environment: list[bytes]) -> None:
         """Start a rank, with what its MPI added to or changed in the variables of the node."""
         given = dict(word.split(b"=", 1) for word in environment if b"=" in word)
-        names = [name for name in mpi.RANK_NAMES if given.get(name.encode(), b"").isdigit()]
+        names = [name for name in installed_mpi.RANK_NAMES if given.get(name.encode(), b"").isdigit()]
         number = int(given[names[0].encode()]) if names else -1
         rank = self._expected.pop(number, None)
         if rank is None:
@@ -150,7 +150,7 @@ class Launching:
             for name, value in given.items()
             if name not in _NOT_OF_MPI and known.get(os.fsdecode(name)) != os.fsdecode(value)
         }
-        self._launcher_kind = mpi.RANK_NAMES[names[0]]
+        self._launcher_kind = installed_mpi.RANK_NAMES[names[0]]
         self._library_until = time.monotonic() + _LIBRARY_LIMIT_S
         self._shims[number] = caller
         self._ranks.start_for_launcher(rank, added)

@@ -13,7 +13,7 @@ import re
 import time
 from typing import TYPE_CHECKING, Any, Optional
 
-from drumline.contract import mpi
+from drumline.contract import installed_mpi
 from drumline.contract.folder import read_plain
 from drumline.contract.record import NamedTuple
 from drumline.linux import cgroups, process_usage
@@ -90,7 +90,7 @@ def list_mpi_libraries(pid: int) -> set[str]:
     """Return the names of the libraries of an MPI that a process has loaded, such as ``libmpi.so.40.30.4``."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:
-            return {name.decode() for name in mpi.LIBRARY.findall(file.read(_MAX_MAPS_BYTES))}
+            return {name.decode() for name in installed_mpi.LIBRARY.findall(file.read(_MAX_MAPS_BYTES))}
     except OSError:
         return set()
 

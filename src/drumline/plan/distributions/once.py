@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drumline.contract.mpi import OPEN_MPI, Mpi
+from drumline.contract.installed_mpi import OPEN_MPI, Mpi
 from drumline.contract.plan import address_of, late
 from drumline.plan.distributions import mpi
 from drumline.plan.layout import Layout, Process, log_name

@@ -20,7 +20,7 @@ from drumline.plan.search import draw
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from drumline.plan.search.request import Search
+    from drumline.plan.search.sweep_request import Search
 
 _MISSES = 100
 """So many draws in a row that were there before mean that there is nothing new."""

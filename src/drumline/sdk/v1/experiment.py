@@ -13,7 +13,7 @@ from drumline.compat.hyperdrive import HyperDriveConfig, to_sweep
 from drumline.compat.script_run_config import ScriptRunConfig, to_command
 from drumline.contract.errors import SpecError, UsageError
 from drumline.control.facts import description
-from drumline.control.jobs import listing
+from drumline.control.jobs import job_folders
 from drumline.sdk.v1.runs.run import HyperDriveRun, Run
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Experiment:
         with self.workspace._here():
             found = [
                 described["name"]
-                for described in description.show_jobs(listing.names(archived=None))
+                for described in description.show_jobs(job_folders.names(archived=None))
                 if described["experiment_name"] == self.name
                 and (include_children or not described.get("parent_job_name"))
                 and _has_tags(described.get("tags") or {}, tags)

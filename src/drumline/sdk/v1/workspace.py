@@ -18,9 +18,9 @@ from drumline.compat.run_configuration.environment import (
 )
 from drumline.contract import folder
 from drumline.contract.errors import NotFoundError
-from drumline.control.assets import assets, datastores
+from drumline.control.assets import asset_verbs, datastore_verbs
 from drumline.control.facts import description
-from drumline.control.jobs import listing
+from drumline.control.jobs import job_folders
 from drumline.control.settings import workspaces
 from drumline.sdk.job_views import let_mlflow_read
 from drumline.sdk.ml_client import MLClient
@@ -130,7 +130,9 @@ class Workspace(WorkspaceScope):
     def experiments(self) -> dict[str, Experiment]:
         """Return the experiments that have jobs."""
         with self._here():
-            names = {job["experiment_name"] for job in description.show_jobs(listing.names(archived=None))}
+            names = {
+                job["experiment_name"] for job in description.show_jobs(job_folders.names(archived=None))
+            }
         return {name: Experiment(self, name) for name in sorted(names)}
 
     @property
@@ -138,7 +140,7 @@ class Workspace(WorkspaceScope):
         """Return the registered environments; Azure's own can be had by name and are not listed."""
         with self._here():
             return _Environments(
-                {asset.name: self._environment(asset.name) for asset in assets.all("environment")}
+                {asset.name: self._environment(asset.name) for asset in asset_verbs.all("environment")}
             )
 
     @property
@@ -153,7 +155,7 @@ class Workspace(WorkspaceScope):
     @property
     def datastores(self) -> dict[str, Datastore]:
         with self._here():
-            return {name: Datastore(self, name) for name in datastores.names()}
+            return {name: Datastore(self, name) for name in datastore_verbs.names()}
 
     def get_default_datastore(self) -> Datastore:
         return Datastore.get_default(self)
@@ -171,7 +173,7 @@ class Workspace(WorkspaceScope):
         made = Environment(name)
         try:
             with self._here():
-                found = assets.get("environment", name, version=version)
+                found = asset_verbs.get("environment", name, version=version)
         except NotFoundError:
             if not is_azures(name):
                 raise
@@ -188,7 +190,7 @@ class Workspace(WorkspaceScope):
         if today is None or isinstance(today, str):
             return given
         with self._here():
-            kept = assets.create(today)
+            kept = asset_verbs.create(today)
         registered = self._environment(kept.name, str(kept.version))
         registered.environment_variables = dict(given.environment_variables)
         return registered

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import private_folder
-from drumline.staging.cache import pruning
-from drumline.staging.cache.folder import STAMP_NS, is_whole, mark_used
+from drumline.staging.cache import cache_pruning
+from drumline.staging.cache.cache_folder import STAMP_NS, is_whole, mark_used
 from drumline.staging.file_copy import write_at
 
 if TYPE_CHECKING:
-    from drumline.staging.cache.folder import Cache
+    from drumline.staging.cache.cache_folder import Cache
 
 _SLICE = 1 << 30
 """How much room is made at a time, at most."""
@@ -102,7 +102,7 @@ class ChunkFiles:
             return True
 
     def _make_room(self, size: int) -> int:
-        most, _ = pruning.read_limit(self._cache)
+        most, _ = cache_pruning.read_limit(self._cache)
         wanted = max(size, min(_SLICE, most // _SHARE))
-        warning = pruning.make_room(self._cache, wanted + self._coming)
-        return 0 if warning or pruning.free_bytes(self._cache) < wanted + _SPARE else wanted
+        warning = cache_pruning.make_room(self._cache, wanted + self._coming)
+        return 0 if warning or cache_pruning.free_bytes(self._cache) < wanted + _SPARE else wanted

@@ -12,16 +12,16 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.folder import RunFolder, write_whole
 from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
-from drumline.staging.cache.folder import is_digest, key_of, list_names, read_json
+from drumline.staging.cache.cache_folder import is_digest, key_of, list_names, read_json
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.staging.cache.folder import Cache
+    from drumline.staging.cache.cache_folder import Cache
 
 
 _UNREACHABLE_AGE_S = 14 * 24 * 3600.0
@@ -50,12 +50,12 @@ class CacheLease:
     def begin(self) -> None:
         """Keep all content that is used from now on. Raises OSError."""
         with self._cache.in_use():
-            self._write(identity.identify_process(os.getpid()), self._since)
+            self._write(process_identity.identify_process(os.getpid()), self._since)
 
     def add(self, tree: str) -> None:
         """Keep a tree that the ranks will read. Raises OSError."""
         self._trees.add(tree)
-        self._write(identity.identify_process(os.getpid()), self._since)
+        self._write(process_identity.identify_process(os.getpid()), self._since)
 
     def close(self) -> None:
         """Hand the lease to the supervisor, or else to our parent, once all is in place. Raises OSError."""
@@ -64,7 +64,9 @@ class CacheLease:
             return
         folder = RunFolder(self._run)
         # The parent of process 1 of a container is elsewhere, and has no number.
-        who = folder.read_json(folder.supervisor) or identity.identify_process(os.getppid() or os.getpid())
+        who = folder.read_json(folder.supervisor) or process_identity.identify_process(
+            os.getppid() or os.getpid()
+        )
         self._write(who, None)
 
     def _write(self, who: dict[str, Any] | None, since: float | None) -> None:
@@ -92,10 +94,10 @@ def _parse_lease(data: dict[str, Any] | None) -> ActiveLease | None:
             return None
         run, who, since = str(data["run"]), dict(data["who"]), data["since"]
         trees = tuple(str(tree) for tree in data["trees"])
-        if not os.path.isdir(run) and not identity.is_ours_to_judge(who):
+        if not os.path.isdir(run) and not process_identity.is_ours_to_judge(who):
             counts = time.time() - float(data["written"]) < _UNREACHABLE_AGE_S
         else:
-            counts = (identity.is_alive(who) or _is_looked_after(run)) and not _has_ended(run)
+            counts = (process_identity.is_alive(who) or _is_looked_after(run)) and not _has_ended(run)
         return ActiveLease(run, None if since is None else float(since), trees) if counts else None
     except (KeyError, TypeError, ValueError):
         return None
@@ -104,7 +106,7 @@ def _parse_lease(data: dict[str, Any] | None) -> ActiveLease | None:
 def _is_looked_after(run: str) -> bool:
     """Return whether another supervisor has taken over the run."""
     folder = RunFolder(run)
-    return identity.is_alive(folder.read_json(folder.supervisor))
+    return process_identity.is_alive(folder.read_json(folder.supervisor))
 
 
 def _has_ended(run: str) -> bool:

@@ -10,12 +10,12 @@ import stat
 from typing import TYPE_CHECKING
 
 from drumline.contract.folder import private_folder
-from drumline.staging.cache.folder import is_whole, mark_used
+from drumline.staging.cache.cache_folder import is_whole, mark_used
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from drumline.staging.cache.folder import Cache, CachedSource
+    from drumline.staging.cache.cache_folder import Cache, CachedSource
 
 _NO_LINK = (errno.EMLINK, errno.EPERM, errno.EXDEV, errno.EOPNOTSUPP)
 """Of a content that as many files are as can be, or of a file system without hard links."""

@@ -19,8 +19,8 @@ from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import MARKER, RunFolder
 from drumline.contract.plan import Build, Plan
 from drumline.linux import kernel
-from drumline.staging.environments.builder import build_environment, note_use
-from drumline.staging.environments.folder import CONTAINERS, LOG
+from drumline.staging.environments.environment_builder import build_environment, note_use
+from drumline.staging.environments.environment_folder import CONTAINERS, LOG
 from drumline.staging.environments.tool import BuildError
 
 if TYPE_CHECKING:

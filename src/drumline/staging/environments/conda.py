@@ -15,7 +15,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.folder import write_whole
-from drumline.staging.environments.folder import LOCK_FILE, make_build_folder
+from drumline.staging.environments.environment_folder import LOCK_FILE, make_build_folder
 from drumline.staging.environments.tool import BuildError, Tool, find_program, hide_secrets
 
 if TYPE_CHECKING:

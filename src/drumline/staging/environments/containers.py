@@ -19,7 +19,7 @@ from drumline.contract.errors import PlanError, UsageError
 from drumline.contract.folder import write_whole
 from drumline.contract.plan import Build
 from drumline.contract.record import NamedTuple
-from drumline.staging.environments.folder import LOCK_FILE, prefix_of
+from drumline.staging.environments.environment_folder import LOCK_FILE, prefix_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

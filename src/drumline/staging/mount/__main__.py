@@ -21,10 +21,10 @@ from drumline.contract.folder import RunFolder
 from drumline.contract.hiding import hide_secrets
 from drumline.contract.plan import Plan
 from drumline.linux import kernel, mounts
-from drumline.staging import messages
+from drumline.staging import transfer_messages
+from drumline.staging.cache.cache_folder import Cache, cache_path
 from drumline.staging.cache.chunk_files import ChunkFiles
-from drumline.staging.cache.folder import Cache, cache_path
-from drumline.staging.datastores import open_remote
+from drumline.staging.datastore_access import open_remote
 from drumline.staging.mount import filesystem
 from drumline.staging.mount.filesystem import FileSystem
 from drumline.staging.mount.reader import MountReader
@@ -52,11 +52,11 @@ def main(arguments: list[str] | None = None) -> int:
         _unmount_after_end(filesystem.mount_point(folder, name))
         _serve(folder, name)
     except DrumlineError as error:
-        messages.send("failed", message=error.message, hint=error.hint)
+        transfer_messages.send("failed", message=error.message, hint=error.hint)
         return 1
     except (OSError, RuntimeError) as error:
         why = getattr(error, "strerror", None) or "see system_logs/mounts.log"
-        messages.send(
+        transfer_messages.send(
             "failed", message=f"{name} could not be mounted: {why}", hint="drumline: {mount: never}"
         )
         return 1
@@ -121,7 +121,7 @@ def _serve(folder: RunFolder, name: str) -> None:
 
 
 def _report_mounted(fetch: Fetch, found: MountedInput, seconds: float) -> None:
-    messages.send(
+    transfer_messages.send(
         "transferred",
         name=fetch.name,
         uri=hide_secrets(fetch.uri),

@@ -12,8 +12,8 @@ from drumline.contract.errors import NodeError
 from drumline.contract.ownership import is_network
 from drumline.contract.uris import HF
 from drumline.linux import mounts
-from drumline.staging.cache import pruning
-from drumline.staging.cache.folder import key_of
+from drumline.staging.cache import cache_pruning
+from drumline.staging.cache.cache_folder import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Fetch, Plan
     from drumline.contract.uris import Place
-    from drumline.staging.cache.folder import Cache
-    from drumline.staging.stores.base import Object, Store
+    from drumline.staging.cache.cache_folder import Cache
+    from drumline.staging.stores.store import Object, Store
 
 MODE = "DRUMLINE_MOUNT"
 AUTO, ALWAYS, NEVER = MODES = ("auto", "always", "never")
@@ -47,8 +47,8 @@ def asks_for_mount(fetch: Fetch) -> bool:
 def fits_in_cache(cache: Cache, identity: str, objects: list[Object]) -> bool:
     """Return whether the cache can hold all of it, after pruning. Raises OSError, UsageError."""
     total = sum(max(0, one.size) for one in objects)
-    most, _ = pruning.read_limit(cache)
-    free = pruning.free_bytes(cache)
+    most, _ = cache_pruning.read_limit(cache)
+    free = cache_pruning.free_bytes(cache)
     if total <= min(most, free):
         return True
     missing = sum(
@@ -56,7 +56,7 @@ def fits_in_cache(cache: Cache, identity: str, objects: list[Object]) -> bool:
     )
     if total > most:
         return missing == 0
-    return missing <= free + pruning.prune(cache, 0, dry_run=True).size
+    return missing <= free + cache_pruning.prune(cache, 0, dry_run=True).size
 
 
 def find_obstacle(folder: RunFolder, plan: Plan, place: Place, store: Store, objects: list[Object]) -> str:

@@ -12,9 +12,9 @@ from drumline.contract.errors import NodeError
 from drumline.contract.folder import private_folder, write_whole
 from drumline.contract.record import NamedTuple
 from drumline.linux import mounts
-from drumline.staging import messages
-from drumline.staging.cache.folder import STAMP_NS, is_safe
-from drumline.staging.stores.base import Object, ObjectChangedError
+from drumline.staging import transfer_messages
+from drumline.staging.cache.cache_folder import STAMP_NS, is_safe
+from drumline.staging.stores.store import Object, ObjectChangedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +100,7 @@ class FileSystem:
     @staticmethod
     def _log_failure(path: str, error: Exception, number: int) -> OSError:
         """Log an error, and return the one for the reader."""
-        messages.log_warning(f"{path}: {getattr(error, 'message', None) or error}")
+        transfer_messages.log_warning(f"{path}: {getattr(error, 'message', None) or error}")
         return OSError(number, os.strerror(number))
 
 

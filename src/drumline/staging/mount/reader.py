@@ -9,12 +9,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NodeError
-from drumline.staging.cache.folder import key_of
-from drumline.staging.stores.base import CHUNK_BYTES
+from drumline.staging.cache.cache_folder import key_of
+from drumline.staging.stores.store import CHUNK_BYTES
 
 if TYPE_CHECKING:
     from drumline.staging.cache.chunk_files import ChunkFiles
-    from drumline.staging.stores.base import Object, Store
+    from drumline.staging.stores.store import Object, Store
 
 _AHEAD = 3
 """Chunks that are asked for before they are read, once a file is read in order."""

@@ -35,7 +35,7 @@ from drumline.staging.file_copy import (
     open_unchanged,
     size_of,
 )
-from drumline.staging.snapshot.listing import (
+from drumline.staging.snapshot.code_files import (
     NO_LIMITS,
     CodeLimits,
     IndexedFile,
@@ -48,7 +48,7 @@ from drumline.staging.snapshot.partial_folder import PartialFolder, snapshot_pat
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drumline.staging.snapshot.listing import CodeFile, CodeListing
+    from drumline.staging.snapshot.code_files import CodeFile, CodeListing
 
 LARGE_BYTES = 100 * 1024 * 1024
 """Above this a snapshot is worth a warning. Source: azure-ai-ml's own."""

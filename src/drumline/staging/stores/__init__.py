@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.contract.uris import Place
-    from drumline.staging.stores.base import Store
+    from drumline.staging.stores.store import Store
 
 _MODULES = {uris.AZURE: "azure", uris.S3: "s3", uris.GS: "gs", uris.HF: "hub", uris.HTTP: "web"}
 

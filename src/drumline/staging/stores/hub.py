@@ -13,8 +13,8 @@ from urllib.parse import quote, unquote
 from drumline.contract import extras, uris
 from drumline.contract.errors import NodeError
 from drumline.contract.hiding import hide_secrets
-from drumline.staging.stores import base, connection
-from drumline.staging.stores.base import Object
+from drumline.staging.stores import connection, store
+from drumline.staging.stores.store import Object
 from drumline.staging.stores.web import WebFile
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class HubStore:
         self._at: dict[str, str] = {"repo_id": repository, "repo_type": place.account.removesuffix("s")}
         self._path = place.path
         if self._path:
-            base.check_path(self._path, self.url_shown)
+            store.check_path(self._path, self.url_shown)
         self._api = self._hub.HfApi()
         found = self._request(lambda: self._api.repo_info(revision=unquote(revision) or None, **self._at))
         self._at["revision"] = found.sha
@@ -68,7 +68,7 @@ class HubStore:
         for one in found:
             if self._is_file(one):
                 relative = one.path[len(self._path) + 1 if self._path else 0 :]
-                yield self._make_object(base.check_path(relative, self.url_shown), one)
+                yield self._make_object(store.check_path(relative, self.url_shown), one)
 
     def read(self, found: Object, start: int, end: int) -> bytes:
         path = "/".join(part for part in (self._path, found.path) if part)

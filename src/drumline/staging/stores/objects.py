@@ -11,8 +11,8 @@ from drumline.contract import extras, uris
 from drumline.contract.errors import NodeError
 from drumline.contract.hiding import hide_secrets
 from drumline.contract.record import NamedTuple
-from drumline.staging.stores import base, connection
-from drumline.staging.stores.base import Object, ObjectChangedError
+from drumline.staging.stores import connection, store
+from drumline.staging.stores.store import Object, ObjectChangedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,7 +112,7 @@ class ObjectStore:
         self._root = place.path.strip("/")
         self.url_shown = hide_secrets(place.uri)
         if self._root:
-            base.check_path(self._root, self.url_shown)
+            store.check_path(self._root, self.url_shown)
 
     def stat(self) -> Object | None:
         if not self._root:
@@ -129,11 +129,11 @@ class ObjectStore:
         found = {}
         for meta in self._list_below():
             path = meta["path"][len(self._root) + 1 if self._root else 0 :]
-            found[base.check_path(path, self.url_shown)] = meta
+            found[store.check_path(path, self.url_shown)] = meta
         folders = {path[:at] for path in found for at, sign in enumerate(path) if sign == "/"}
         for path, meta in found.items():
             if path in folders and meta["size"]:
-                raise base.name_error(path, self.url_shown, "is also a folder's")
+                raise store.name_error(path, self.url_shown, "is also a folder's")
             if path not in folders and (meta["size"] or self._is_there(meta["path"])):
                 yield self._make_object(path, meta)
 
@@ -190,7 +190,7 @@ class ObjectStore:
             raise NodeError(
                 f"{self.url_shown} does not name a file to write", "add a path below the container"
             )
-        base.check_path(key, self.url_shown)
+        store.check_path(key, self.url_shown)
         sent = _FileUpload(local_file, on_bytes)
         try:
             self._obstore.put(self._access.library, key, sent.parts(), **sent.options)
@@ -207,7 +207,7 @@ class ObjectStore:
                 yield from chunk
         except self._obstore.exceptions.InvalidPathError as error:
             bad = re.search(r'Path "((?:[^"\\]|\\.)*)"', str(error))
-            raise base.name_error(bad[1] if bad else "", self.url_shown, "is not safe") from error
+            raise store.name_error(bad[1] if bad else "", self.url_shown, "is not safe") from error
         except FileNotFoundError:
             return
         except self._errors as error:

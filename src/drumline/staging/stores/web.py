@@ -16,7 +16,6 @@ from drumline.contract.errors import NodeError
 from drumline.contract.hiding import hide_secrets
 from drumline.contract.record import NamedTuple
 from drumline.staging.stores import connection
-from drumline.staging.stores.base import Object, ObjectChangedError
 from drumline.staging.stores.connection import (
     HttpAnswer,
     basic_authorization,
@@ -24,6 +23,7 @@ from drumline.staging.stores.connection import (
     request_headers,
     send_request,
 )
+from drumline.staging.stores.store import Object, ObjectChangedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

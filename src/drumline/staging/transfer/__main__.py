@@ -16,8 +16,8 @@ from drumline.contract.errors import DrumlineError, describe_os_error
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Plan
 from drumline.linux import kernel
-from drumline.staging import messages
-from drumline.staging.datastores import open_remote
+from drumline.staging import transfer_messages
+from drumline.staging.datastore_access import open_remote
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         plan = Plan.read(folder.plan)
         if given.what == "fetch":
-            from drumline.staging.cache.folder import Cache, cache_path
+            from drumline.staging.cache.cache_folder import Cache, cache_path
             from drumline.staging.transfer import inputs
 
             cache = Cache(cache_path(str(plan.compute.get("folder") or "")))
@@ -45,13 +45,13 @@ def main(arguments: list[str] | None = None) -> int:
             wanted = [one for one in plan.uploads if one.always or not given.always_only]
             outputs.upload_outputs(folder, wanted, open_remote)
     except DrumlineError as error:
-        messages.send("failed", message=error.message, hint=error.hint)
+        transfer_messages.send("failed", message=error.message, hint=error.hint)
         return 1
     except OSError as error:
-        messages.send("failed", message=describe_os_error(error), hint="")
+        transfer_messages.send("failed", message=describe_os_error(error), hint="")
         return 1
     except Exception as error:  # noqa: BLE001 - the top of a process: nothing above would say it
-        messages.send("failed", message=f"this should not happen: {_describe_crash(error)}", hint="")
+        transfer_messages.send("failed", message=f"this should not happen: {_describe_crash(error)}", hint="")
         return 1
     return 0
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from drumline.staging.cache.locks import Lock
-    from drumline.staging.stores.base import Object
+    from drumline.staging.stores.store import Object
     from drumline.staging.transfer.downloaded_objects import DownloadedObjects, Origin
     from drumline.staging.transfer.partial_file import PartialFile
     from drumline.staging.transfer.step_queue import StepQueue

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NodeError
 from drumline.contract.record import NamedTuple
-from drumline.staging.cache.folder import SourceFile, key_of
+from drumline.staging.cache.cache_folder import SourceFile, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drumline.staging.cache.folder import Cache
-    from drumline.staging.stores.base import Object, Store
+    from drumline.staging.cache.cache_folder import Cache
+    from drumline.staging.stores.store import Object, Store
     from drumline.staging.transfer.partial_file import RunningDigest
 
 

@@ -12,15 +12,15 @@ from drumline.contract.folder import private_folder
 from drumline.contract.hiding import hide_secrets
 from drumline.contract.uris import HTTP, S3
 from drumline.contract.words import format_size
-from drumline.staging import file_copy, messages
-from drumline.staging.cache import pruning, trees
-from drumline.staging.cache.folder import Cache, CachedSource, is_safe, key_of
+from drumline.staging import file_copy, transfer_messages
+from drumline.staging.cache import cache_pruning, trees
+from drumline.staging.cache.cache_folder import Cache, CachedSource, is_safe, key_of
 from drumline.staging.cache.leases import CacheLease
 from drumline.staging.mount import choice, filesystem
-from drumline.staging.stores.base import Object, ObjectChangedError
+from drumline.staging.stores.store import Object, ObjectChangedError
 from drumline.staging.transfer import outputs
-from drumline.staging.transfer.download import Download, disk_full_error
 from drumline.staging.transfer.downloaded_objects import Origin
+from drumline.staging.transfer.object_download import Download, disk_full_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Fetch, Plan
     from drumline.contract.uris import Place
-    from drumline.staging.stores.base import Store
+    from drumline.staging.stores.store import Store
 
     Open = Callable[[Fetch], tuple[Place, Store]]
 
@@ -63,7 +63,7 @@ def fetch_inputs(
     lease = CacheLease(cache, folder.path)
     lease.begin()
     for fetch in wanted:
-        with messages.prefix_errors(fetch.name):
+        with transfer_messages.prefix_errors(fetch.name):
             _InputFetch(cache, lease, folder, fetch, plan).run(opened)
     lease.close()
 
@@ -79,7 +79,7 @@ class _InputFetch:
         self._plan = plan
         self._obstacle = ""
         self._shown = hide_secrets(fetch.uri)
-        self._progress = messages.ProgressReport(fetch.name)
+        self._progress = transfer_messages.ProgressReport(fetch.name)
         self._cached = 0
         self._verified = 0
 
@@ -188,13 +188,13 @@ class _InputFetch:
         return not self._obstacle
 
     def _make_room(self, needed: int) -> None:
-        warning = pruning.make_room(self._cache, needed)
-        left = pruning.free_bytes(self._cache)
+        warning = cache_pruning.make_room(self._cache, needed)
+        left = cache_pruning.free_bytes(self._cache)
         if needed > left:
             error = disk_full_error(self._cache, self._shown)
             raise NodeError(f"{error.message}: {format_size(needed)} still to download", error.hint)
         if warning:
-            messages.log_warning(warning)
+            transfer_messages.log_warning(warning)
 
     def _put_in_place(self, source: CachedSource) -> None:
         fetch = self._fetch
@@ -208,7 +208,7 @@ class _InputFetch:
         link_tree(tree, fetch.target, source.items[0].path if fetch.kind == "file" else "")
 
     def _report(self, size: int, files: int) -> None:
-        messages.send(
+        transfer_messages.send(
             "transferred",
             name=self._fetch.name,
             uri=self._shown,

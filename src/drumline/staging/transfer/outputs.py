@@ -14,14 +14,14 @@ from drumline.contract.errors import NodeError
 from drumline.contract.hiding import hide_secrets
 from drumline.contract.plan import Upload
 from drumline.contract.record import NamedTuple
-from drumline.staging import messages
+from drumline.staging import transfer_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.uris import Place
-    from drumline.staging.stores.base import Store
+    from drumline.staging.stores.store import Store
 
     Open = Callable[[Upload], tuple[Place, Store]]
     State = dict[str, dict[str, list[int]]]
@@ -45,15 +45,17 @@ def upload_outputs(folder: RunFolder, wanted: Iterable[Upload], opened: Open) ->
     """Upload every changed file of these outputs. Blocks. Raises DrumlineError, OSError."""
     notes = _UploadNotes(os.path.join(folder.path, _NOTES_FILE), folder)
     for upload in wanted:
-        with messages.prefix_errors(upload.name):
+        with transfer_messages.prefix_errors(upload.name):
             files = _list_files(upload)
             if files is None:
-                messages.log_warning(f"{upload.name}: {upload.source} does not exist; nothing to upload")
+                transfer_messages.log_warning(
+                    f"{upload.name}: {upload.source} does not exist; nothing to upload"
+                )
                 continue
-            progress = messages.ProgressReport(upload.name)
+            progress = transfer_messages.ProgressReport(upload.name)
             written = _OutputUpload(upload, notes, progress).write(files, opened)
             unchanged = len(files) - len(written)
-            messages.send(
+            transfer_messages.send(
                 "transferred",
                 name=upload.name,
                 uri=hide_secrets(upload.uri),
@@ -100,24 +102,30 @@ def _walk(name: str, root: str, folder: str, prefix: str, above: tuple[str, ...]
         real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
         found = _stat(real)
         if entry.is_symlink() and os.path.commonpath((root, real)) != root:
-            messages.log_warning(f"{name}: {relative!r} links to outside the folder; not uploaded")
+            transfer_messages.log_warning(f"{name}: {relative!r} links to outside the folder; not uploaded")
         elif found is None:
-            messages.log_warning(f"{name}: {relative!r} is a broken link; not uploaded")
+            transfer_messages.log_warning(f"{name}: {relative!r} is a broken link; not uploaded")
         elif stat.S_ISDIR(found.st_mode):
             if real in above:
-                messages.log_warning(f"{name}: {relative!r} links to a folder that contains it; not uploaded")
+                transfer_messages.log_warning(
+                    f"{name}: {relative!r} links to a folder that contains it; not uploaded"
+                )
             else:
                 yield from _walk(name, root, real, relative + "/", (*above, real))
         elif stat.S_ISREG(found.st_mode):
             yield OutputFile(relative, real, _stamp(found))
         else:
-            messages.log_warning(f"{name}: {relative!r} is neither a file nor a folder; not uploaded")
+            transfer_messages.log_warning(
+                f"{name}: {relative!r} is neither a file nor a folder; not uploaded"
+            )
 
 
 class _OutputUpload:
     """The files of one output, side by side."""
 
-    def __init__(self, upload: Upload, notes: _UploadNotes, progress: messages.ProgressReport) -> None:
+    def __init__(
+        self, upload: Upload, notes: _UploadNotes, progress: transfer_messages.ProgressReport
+    ) -> None:
         self._upload = upload
         self._notes = notes
         self._progress = progress

@@ -16,12 +16,12 @@ import threading
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.identity import read_boot_id
+from drumline.contract.process_identity import read_boot_id
 from drumline.staging.file_copy import write_at
-from drumline.staging.stores.base import CHUNK_BYTES
+from drumline.staging.stores.store import CHUNK_BYTES
 
 if TYPE_CHECKING:
-    from drumline.staging.stores.base import Object
+    from drumline.staging.stores.store import Object
 
 
 class RunningDigest:

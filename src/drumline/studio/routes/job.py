@@ -11,7 +11,7 @@ from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.hiding import hide_in
 from drumline.control.access import job_files
 from drumline.control.comparing import compare_jobs
-from drumline.control.facts import changes, charts, history, job, ranks, stacks, start
+from drumline.control.facts import changes, charts, history, job, ranks, stack_groups, start
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.measure.rehearsal import list_tables, read_table
 from drumline.control.measure.scale_values import list_scalings, read_report
@@ -126,7 +126,7 @@ ROUTES = [
     Route("/jobs/{name}/ranks", _of_attempt(ranks.describe_ranks)),
     Route("/jobs/{name}/steps", _of_attempt(history.describe_attempt_steps)),
     Route("/jobs/{name}/environment", of_job(ranks.describe_variables)),
-    Route("/jobs/{name}/stacks", of_job(stacks.group_stacks), methods=["POST"]),
+    Route("/jobs/{name}/stacks", of_job(stack_groups.group_stacks), methods=["POST"]),
     Route("/jobs/{name}/timeline", _of_attempt(start.describe_timeline)),
     Route("/jobs/{name}/timeline/trace", download_trace),
     Route("/jobs/{name}/marks", of_job(history.describe_marks)),

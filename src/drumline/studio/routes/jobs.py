@@ -9,8 +9,8 @@ from starlette.routing import Route
 
 from drumline.contract.errors import DrumlineError, UsageError
 from drumline.control.facts import jobs
-from drumline.control.facts.table import find_page
-from drumline.control.jobs import listing
+from drumline.control.facts.job_table import find_page
+from drumline.control.jobs import job_folders
 from drumline.control.jobs.ending import cancel
 from drumline.control.times import parse_moment
 from drumline.studio.answers import to_json
@@ -125,7 +125,7 @@ def restore_job(request: Request) -> dict[str, Any]:
 
 def _set_archived(request: Request, *, archived: bool) -> dict[str, Any]:
     name = request.path_params["name"]
-    listing.set_archived(name, archived=archived)
+    job_folders.set_archived(name, archived=archived)
     _look_again(request, [name])
     return {"name": name, "archived": archived}
 
@@ -142,7 +142,7 @@ def cancel_jobs(request: Request) -> dict[str, Any]:
 
 def archive_jobs(request: Request) -> dict[str, Any]:
     archived = body(request).flag("archived", default=True)
-    return _do_to_each(request, partial(listing.set_archived, archived=archived))
+    return _do_to_each(request, partial(job_folders.set_archived, archived=archived))
 
 
 def _do_to_each(request: Request, action: Callable[[str], object]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from starlette.routing import Route
 
 from drumline import __version__
 from drumline.contract import folder as homes
-from drumline.contract.identity import user
-from drumline.control.assets import assets
+from drumline.contract.process_identity import user
+from drumline.control.assets import asset_verbs
 from drumline.control.machine import queue_view
 from drumline.control.times import utc
 from drumline.studio.openapi import read_document
@@ -33,7 +33,7 @@ def list_nodes(request: Request) -> dict[str, Any]:
 
 def list_assets(request: Request) -> dict[str, Any]:
     asked = query(request)
-    return assets.list_assets(asked.choice("kind", "", ("", *assets.KINDS)), asked.text("name"))
+    return asset_verbs.list_assets(asked.choice("kind", "", ("", *asset_verbs.KINDS)), asked.text("name"))
 
 
 _STARTED = time.time()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from drumline.contract import events as e
 from drumline.contract import messages as m
+from drumline.supervisor.attempt.attempt_start import RankStart
 from drumline.supervisor.attempt.connections import AgentConnections, AgentLosses, Inbox
 from drumline.supervisor.attempt.progress_poll import ClockPoll, ProgressPoll
 from drumline.supervisor.attempt.rank_reports import RankReports
 from drumline.supervisor.attempt.remote_commands import LauncherReports, RemoteCommands
-from drumline.supervisor.attempt.start import RankStart
 from drumline.supervisor.attempt.stop_requests import DrillRequests, StopRequests
 from drumline.supervisor.clocks import Clocks, wall_time
 from drumline.supervisor.deciding import happenings as h

@@ -55,7 +55,7 @@ def is_needed(plan: Plan) -> bool:
 def _is_to_be_built(plan: Plan) -> bool:
     if plan.build is None:
         return False
-    from drumline.staging.environments.builder import is_ready
+    from drumline.staging.environments.environment_builder import is_ready
 
     return not is_ready(plan.build)
 
@@ -70,7 +70,7 @@ def begin_preparation(folder: RunFolder, plan: Plan) -> HelperProcesses:
             if _is_to_be_built(plan):
                 helpers.start("building its environment", _ENVIRONMENT, folder.path)
             else:
-                from drumline.staging.environments.builder import note_use
+                from drumline.staging.environments.environment_builder import note_use
 
                 note_use(plan.build, folder.path)
                 ready = e.EnvironmentReady(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.plan import Plan
     from drumline.engines.base import NextAttempt, Nodes
-    from drumline.supervisor.helpers.services import ServicePrograms
+    from drumline.supervisor.helpers.service_programs import ServicePrograms
     from drumline.supervisor.job.preparing import JobHistory
     from drumline.supervisor.supervised_folder import EndRequests, SupervisedFolder
 
@@ -113,7 +113,7 @@ class AttemptSeries:
             return
         if self._services is None:
             # Few jobs have any, and every launch would import it.
-            from drumline.supervisor.helpers.services import ServicePrograms
+            from drumline.supervisor.helpers.service_programs import ServicePrograms
 
             self._services = ServicePrograms(self._folder, self._plan)
         self._services.start()

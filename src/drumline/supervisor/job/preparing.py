@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, describe_os_error
-from drumline.contract.identity import user
 from drumline.contract.outcome import fold
+from drumline.contract.process_identity import user
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
 
@@ -149,7 +149,7 @@ def _register(folder: RunFolder, one: Registration) -> tuple[str, str]:
 
 def _made_before(folder: RunFolder, one: Registration) -> str:
     """Return the version that a supervisor made of it, and could not record before it was killed; empty for none."""
-    from drumline.store.assets import Records
+    from drumline.store.asset_versions import Records
 
     records = Records(one.home, one.kind)
     try:
@@ -162,7 +162,7 @@ def _made_before(folder: RunFolder, one: Registration) -> str:
 
 
 def _create(folder: RunFolder, one: Registration) -> str:
-    from drumline.store.assets import Records
+    from drumline.store.asset_versions import Records
 
     values = {
         "type": one.type,

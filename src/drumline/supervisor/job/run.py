@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from drumline.contract import events as e
 from drumline.contract import status
 from drumline.contract.folder import WORKSPACE
-from drumline.contract.identity import user
 from drumline.contract.plan import Plan
-from drumline.engines.table import engine
+from drumline.contract.process_identity import user
+from drumline.engines.engine_table import engine
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.job import preparing

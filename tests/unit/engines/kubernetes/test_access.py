@@ -15,7 +15,7 @@ from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
 from drumline.control.driver import children
-from drumline.engines.kubernetes import access, client, courier, objects, submission, view
+from drumline.engines.kubernetes import access, client, cluster_view, courier, manifests, submission
 from drumline.engines.kubernetes.client import ApiSilentError
 from drumline.engines.kubernetes.engine import ENGINE
 
@@ -38,7 +38,7 @@ def folder(tmp_path, server):
 
 
 def pod(name, role, phase):
-    return {"metadata": {"name": name, "labels": {objects.ROLE_LABEL: role}}, "status": {"phase": phase}}
+    return {"metadata": {"name": name, "labels": {manifests.ROLE_LABEL: role}}, "status": {"phase": phase}}
 
 
 def rights_asked(server):
@@ -67,7 +67,7 @@ def rights_given(manifest):
 def run_a_job(server, folder):
     """Submit one, which waits, is asked to cancel, and ends."""
     job = courier.Plan.read(folder.plan)
-    made = objects.make_objects(job, folder, [{}])
+    made = manifests.make_objects(job, folder, [{}])
     name = made.supervisor["metadata"]["name"]
     server.answers |= {
         ("POST", JOBS): (201, lambda thing: {**thing, "metadata": {**thing["metadata"], "uid": "0f1e"}}),
@@ -86,7 +86,7 @@ def run_a_job(server, folder):
         carries._warnings._asked -= 60.0
         folder.write(folder.cancel, "{}")
         assert not carries._look(api)
-        assert view.read(folder).reason == "0 of 2 pods run; no pod is made: exceeded quota"
+        assert cluster_view.read(folder).reason == "0 of 2 pods run; no pod is made: exceeded quota"
         wait_until(lambda: ("GET", f"{PODS}/s/log") in [one[:2] for one in server.asked], 20.0, "the log")
         server.answers["GET", PODS] = (200, {"items": []})
         api.delete_job(name)
@@ -104,15 +104,15 @@ def test_a_job_that_kubernetes_has_is_not_submitted_again_while_the_server_is_aw
     }
     monkeypatch.setattr(submission, "PATIENCE_S", 0.0)
     # A submitter that was killed has not come to write this down.
-    monkeypatch.setattr(view, "write_engine", lambda *_: None)
+    monkeypatch.setattr(cluster_view, "write_engine", lambda *_: None)
     os.makedirs(folder.code)
     folder.write(folder.job, "{}")
     with pytest.raises(ApiSilentError):
         ENGINE.submit(folder, None)
     monkeypatch.undo()
     monkeypatch.setattr(courier, "ensure", lambda _: None)
-    place = view.read_place(folder)
-    view.write_place(folder, {key: place[key] for key in place if key != "withdrawn"})
+    place = cluster_view.read_place(folder)
+    cluster_view.write_place(folder, {key: place[key] for key in place if key != "withdrawn"})
     assert ENGINE.view_job(folder, may_withdraw=True).state == "unknown"
     name = place["name"]
     first = next(body for method, path, body, _ in server.asked if (method, path) == ("POST", JOBS))
@@ -128,11 +128,11 @@ def test_a_job_that_kubernetes_has_is_not_submitted_again_while_the_server_is_aw
     assert folder.read_json(folder.engine) == {"kubernetes_job": name, "uid": "0f1e"}
     assert not fold(folder.read_events()).is_final
     server.close()
-    view.write(folder, "unknown", "Kubernetes does not answer")
+    cluster_view.write(folder, "unknown", "Kubernetes does not answer")
     children._complete_elsewhere(folder, fold(folder.read_events()))
     assert not fold(folder.read_events()).is_final
-    assert view.was_sent(folder)
-    assert not view.is_withdrawn(folder)
+    assert cluster_view.was_sent(folder)
+    assert not cluster_view.is_withdrawn(folder)
 
 
 def test_the_role_has_what_a_job_asks_for_and_no_more(server, folder):
@@ -166,7 +166,7 @@ def test_a_group_of_pods_is_made_where_its_scheduler_looks(server, folder):
     server.answers["POST", path] = (201, lambda thing: thing)
     job = courier.Plan.read(folder.plan)
     with client.open_api(job.compute) as api:
-        group = objects.make_objects(job, folder, [{}], "volcano").group
+        group = manifests.make_objects(job, folder, [{}], "volcano").group
         assert api.create(group) == group
     assert rights_asked(server) == {("scheduling.volcano.sh", "podgroups", "create")}
 

@@ -8,7 +8,7 @@ import pytest
 
 from drumline.contract import events as e
 from drumline.contract.outcome import fold
-from drumline.engines.kubernetes import frames, objects
+from drumline.engines.kubernetes import frames, manifests
 from drumline.engines.kubernetes import receiver as receiving
 from drumline.engines.kubernetes.receiver import PodLogs
 
@@ -35,7 +35,7 @@ class Pods:
         self.take(pod, said[-1])
 
     def take(self, pod, frame):
-        role = objects.SUPERVISOR if pod == "s" else objects.NODE
+        role = manifests.SUPERVISOR if pod == "s" else manifests.NODE
         self.logs._take(pod, role, frame)
 
     def tell(self, event):

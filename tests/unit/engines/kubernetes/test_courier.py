@@ -13,7 +13,7 @@ from waiting import wait_until
 
 from drumline.contract import events as e
 from drumline.contract.errors import EngineError
-from drumline.engines.kubernetes import courier, frames, objects, view
+from drumline.engines.kubernetes import cluster_view, courier, frames, manifests
 from drumline.engines.kubernetes.engine import ENGINE
 
 END = e.to_line(e.JobEnded(2.0, "Completed", 0, "done", None, None, None))
@@ -29,7 +29,7 @@ class Cluster:
         self.patched = []
 
     def add(self, name, role, phase="Running"):
-        labels = {objects.ROLE_LABEL: role}
+        labels = {manifests.ROLE_LABEL: role}
         self.pods[name] = {"metadata": {"name": name, "labels": labels}, "status": {"phase": phase}}
         self.logs[name] = []
 
@@ -43,7 +43,7 @@ class Cluster:
         return list(self.pods.values())
 
     def patch(self, kind, name, change):
-        self.patched.append((kind, name, change["metadata"]["annotations"][objects.REQUESTS]))
+        self.patched.append((kind, name, change["metadata"]["annotations"][manifests.REQUESTS]))
 
     def delete_job(self, name):
         self.has_job = False
@@ -85,13 +85,13 @@ def test_a_job_has_ended_when_the_outputs_of_all_pods_are_here(cluster, folder):
     cluster.pods["s"]["status"]["phase"] = "Succeeded"
     look_until(looks, cluster, lambda over: over, "the courier to be done")
     assert not cluster.has_job
-    assert view.read(folder).state == "gone"
+    assert cluster_view.read(folder).state == "gone"
 
 
 def test_a_job_that_runs_waits_for_nothing(folder):
-    assert view.read(folder).reason == "its pods are being made"
-    view.write(folder, "runs", "")
-    assert view.read(folder)[:2] == ("runs", "")
+    assert cluster_view.read(folder).reason == "its pods are being made"
+    cluster_view.write(folder, "runs", "")
+    assert cluster_view.read(folder)[:2] == ("runs", "")
 
 
 def test_the_loss_of_the_supervisors_pod_is_told(cluster, folder):
@@ -100,7 +100,7 @@ def test_the_loss_of_the_supervisors_pod_is_told(cluster, folder):
     cluster.pods["s"]["status"]["reason"] = "Evicted"
     cluster.say("s", frames.Frame("", end=True))
     look_until(looks, cluster, lambda over: over, "the courier to be done")
-    known = view.read(folder)
+    known = cluster_view.read(folder)
     assert (known.state, known.status) == ("gone", "Failed")
     assert known.reason.startswith("the pod of its supervisor was lost: Evicted; ")
     assert not cluster.has_job
@@ -116,7 +116,7 @@ def test_the_reason_of_a_supervisor_that_did_not_start_has_the_end_of_its_log(cl
     reason = (
         "the pod of its supervisor did not start: Error with exit code 127; its log ends with: sh: 1: exec: "
     )
-    assert view.read(folder).reason.startswith(reason + "python3: not found; ")
+    assert cluster_view.read(folder).reason.startswith(reason + "python3: not found; ")
 
 
 def test_the_reason_why_an_image_is_not_had_stays_between_two_tries(cluster, folder):
@@ -129,7 +129,9 @@ def test_the_reason_why_an_image_is_not_had_stays_between_two_tries(cluster, fol
         waiting = {"reason": reason, "message": message}
         cluster.pods["s"]["status"]["containerStatuses"] = [{"state": {"waiting": waiting}}]
         looks._look(cluster)
-        assert "ErrImagePull: manifest for train:9 not found; check the name" in view.read(folder).reason
+        assert (
+            "ErrImagePull: manifest for train:9 not found; check the name" in cluster_view.read(folder).reason
+        )
 
 
 def test_a_node_that_the_cluster_has_ended_is_told_once(cluster, folder):
@@ -174,13 +176,13 @@ def test_missing_nodes_are_asked_for_as_long_as_the_supervisor_goes_on(cluster, 
     cluster.pods["s"]["status"]["phase"] = "Running"
     looks._look(cluster)
     assert asked == [(2, 2, False)]
-    assert view.read(folder)[:2] == ("waits", "1 of 2 pods run; another is asked for")
+    assert cluster_view.read(folder)[:2] == ("waits", "1 of 2 pods run; another is asked for")
     looks._warnings = SimpleNamespace(
         ask=lambda *_: [{"reason": "FailedCreate", "message": "exceeded quota"}]
     )
     looks._look(cluster)
     assert asked[1:] == [(2, 2, True)]
-    assert view.read(folder)[:2] == ("waits", "1 of 2 pods run; no pod is made: exceeded quota")
+    assert cluster_view.read(folder)[:2] == ("waits", "1 of 2 pods run; no pod is made: exceeded quota")
     begun = len(e.to_line(e.JobSubmitted(1.0, "ann", "kubernetes")))
     cluster.say("s", frames.Frame("events.jsonl", begun, END))
     look_until(looks, cluster, lambda _: looks._logs.has_end(), "the end to be heard")
@@ -194,7 +196,7 @@ def test_a_job_that_is_canceled_before_it_starts_is_removed(cluster, folder):
     folder.write(folder.cancel, "{}")
     assert courier.Courier(folder)._look(cluster)
     assert not cluster.has_job
-    assert view.read(folder).status == "Canceled"
+    assert cluster_view.read(folder).status == "Canceled"
 
 
 def test_requests_reach_the_supervisors_pod_once(cluster, folder):
@@ -219,10 +221,10 @@ def test_objects_that_somebody_removed_are_told(cluster, folder):
     looks = courier.Courier(folder)
     cluster.has_job = False
     assert not look_at_nothing(looks, cluster)
-    assert view.read(folder).state == "waits"
+    assert cluster_view.read(folder).state == "waits"
     looks._began -= 61.0
     assert look_at_nothing(looks, cluster)
-    assert view.read(folder).reason == "its objects are gone from Kubernetes"
+    assert cluster_view.read(folder).reason == "its objects are gone from Kubernetes"
 
 
 def test_objects_are_gone_when_look_after_look_finds_none(cluster, folder):
@@ -237,10 +239,10 @@ def test_objects_are_gone_when_look_after_look_finds_none(cluster, folder):
     looks._missing[:] = [at - courier._MISSING_S for at in looks._missing]
     for _ in range(courier._MISSING_LOOKS):
         assert not looks._look(cluster)
-    assert view.read(folder).state != "gone"
+    assert cluster_view.read(folder).state != "gone"
     looks._missing[:] = [at - courier._MISSING_S for at in looks._missing]
     assert looks._look(cluster)
-    assert view.read(folder).state == "gone"
+    assert cluster_view.read(folder).state == "gone"
 
 
 def hold_end(cluster, folder):
@@ -260,14 +262,14 @@ def test_the_end_that_was_held_back_is_not_lost_with_the_objects(cluster, folder
     cluster.has_job = False
     assert look_at_nothing(looks, cluster)
     assert END.decode() in read(folder.events)
-    assert (view.read(folder).reason, view.read(folder).status) == ("it has ended", "")
+    assert (cluster_view.read(folder).reason, cluster_view.read(folder).status) == ("it has ended", "")
 
 
 def test_a_job_whose_end_is_here_is_left_at_once(cluster, folder):
     folder.append(e.JobEnded(2.0, "Completed", 0, "done", None, None, None))
     cluster.has_job = False
     assert courier.Courier(folder)._look(cluster)
-    assert view.read(folder).reason == "it has ended"
+    assert cluster_view.read(folder).reason == "it has ended"
 
 
 def test_the_end_that_was_held_back_is_not_lost_with_a_cancel(cluster, folder):
@@ -276,23 +278,26 @@ def test_the_end_that_was_held_back_is_not_lost_with_a_cancel(cluster, folder):
     del cluster.pods["s"]
     assert looks._look(cluster)
     assert END.decode() in read(folder.events)
-    assert (view.read(folder).reason, cluster.has_job) == ("it has ended", False)
+    assert (cluster_view.read(folder).reason, cluster.has_job) == ("it has ended", False)
 
 
 def test_a_submission_that_was_interrupted_before_anything_was_made_is_canceled_soon(cluster, folder):
-    view.write_place(folder, {"name": "dl-a"})
+    cluster_view.write_place(folder, {"name": "dl-a"})
     folder.write(folder.cancel, "{}")
     cluster.has_job = False
     looks = courier.Courier(folder)
     assert not look_at_nothing(looks, cluster)
     looks._began -= 31.0
     assert look_at_nothing(looks, cluster)
-    assert (view.read(folder).reason, view.read(folder).status) == ("it was canceled", "Canceled")
+    assert (cluster_view.read(folder).reason, cluster_view.read(folder).status) == (
+        "it was canceled",
+        "Canceled",
+    )
 
 
 def test_a_submission_that_is_completed_begins_without_the_end_of_what_was_cut_off(folder, monkeypatch):
     def send(*_):
-        assert view.read(folder).state == "waits"
+        assert cluster_view.read(folder).state == "waits"
         assert not os.path.exists(f"{folder.path}/courier.json")
         return "0f1e"
 
@@ -300,14 +305,14 @@ def test_a_submission_that_is_completed_begins_without_the_end_of_what_was_cut_o
     monkeypatch.setattr("drumline.engines.kubernetes.bundle.make_bundle", lambda *_: [{}])
     monkeypatch.setattr("drumline.engines.kubernetes.client.find_place", lambda _: {})
     monkeypatch.setattr(courier, "ensure", lambda _: None)
-    view.write(folder, "gone", "its submission was cut off", "Failed", 1)
+    cluster_view.write(folder, "gone", "its submission was cut off", "Failed", 1)
     folder.write(f"{folder.path}/courier.json", json.dumps({"supervisor": "s", "pods": {"n": 3}}))
     ENGINE.submit(folder, None)
-    assert view.was_sent(folder)
+    assert cluster_view.was_sent(folder)
 
 
 def test_what_is_known_of_a_job_that_is_there_outlives_its_submitter(folder):
-    view.write(folder, "runs", "")
+    cluster_view.write(folder, "runs", "")
     folder.write(f"{folder.path}/courier.json", json.dumps({"supervisor": "s"}))
     courier.forget_end(folder)
     assert courier._read_known(folder)["supervisor"] == "s"
@@ -316,7 +321,7 @@ def test_what_is_known_of_a_job_that_is_there_outlives_its_submitter(folder):
 def test_a_view_is_written_when_it_is_news(cluster, folder):
     cluster.add("s", "supervisor", "Pending")
     courier.Courier(folder)._look(cluster)
-    known = view.read(folder)
+    known = cluster_view.read(folder)
     assert (known.state, known.reason) == ("starts", "0 of 2 pods run")
 
 
@@ -345,7 +350,7 @@ def test_a_server_that_refuses_is_asked_ever_more_rarely(cluster, folder, monkey
     monkeypatch.setattr(carries._news, "wait", pauses.append)
     carries.run()
     assert pauses == [0.6, 1.2, 2.4, 4.8]
-    assert view.read(folder).reason == "no"
+    assert cluster_view.read(folder).reason == "no"
 
 
 @pytest.mark.skipif(os.getpid() == 1, reason="process 1 gets all that lose their parent")
@@ -357,7 +362,7 @@ def test_whoever_looks_there_is_one_courier_and_no_child_of_theirs(folder, monke
     def has_looked():
         courier.ensure(folder)
         # There is no such kubeconfig: it says so, and asks again.
-        return view.read(folder).state == "unknown"
+        return cluster_view.read(folder).state == "unknown"
 
     for _ in range(2):
         wait_until(has_looked, what="the courier to have looked")
@@ -368,7 +373,7 @@ def test_whoever_looks_there_is_one_courier_and_no_child_of_theirs(folder, monke
             os.waitpid(pid, os.WNOHANG)
         os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not processes_with(marker), what="its end")
-        view.write(folder, "waits", "")
+        cluster_view.write(folder, "waits", "")
 
 
 def piece(number, path="user_logs/a", at=0, data=b"x", **more):
@@ -458,7 +463,7 @@ def test_another_supervisor_that_an_old_server_makes_is_not_heard(cluster, folde
     cluster.add("t", "supervisor")
     cluster.say("t", piece(1, "user_logs/t"))
     assert courier.Courier(folder)._look(cluster)
-    assert view.read(folder).reason == "the pod of its supervisor was lost: it was deleted"
+    assert cluster_view.read(folder).reason == "the pod of its supervisor was lost: it was deleted"
     assert not os.path.exists(f"{folder.path}/user_logs/t")
     assert not cluster.has_job
 
@@ -470,21 +475,21 @@ def test_a_submission_that_was_cut_off_is_removed(cluster, folder, monkeypatch):
     assert not looks._look(cluster)
     looks._began -= 121.0
     assert looks._look(cluster)
-    assert (cluster.has_job, view.read(folder).reason) == (False, "its submission was cut off")
+    assert (cluster.has_job, cluster_view.read(folder).reason) == (False, "its submission was cut off")
 
 
 def test_what_a_failed_submission_has_left_is_removed(cluster, folder, monkeypatch):
     monkeypatch.setattr(courier, "open_api", lambda compute: cluster)
-    view.write_place(folder, {"name": "dl-a"}, withdrawn="yes")
+    cluster_view.write_place(folder, {"name": "dl-a"}, withdrawn="yes")
     courier.Courier(folder).run()
     assert not cluster.has_job
 
 
 def test_a_submission_may_take_its_time(cluster, folder):
-    view.write_place(folder, {"name": "dl-a"})
+    cluster_view.write_place(folder, {"name": "dl-a"})
     cluster.has_job = False
     looks = courier.Courier(folder)
     looks._began -= 300.0
     assert not look_at_nothing(looks, cluster)
-    view.write_place(folder, {"name": "dl-a"}, sent="yes")
+    cluster_view.write_place(folder, {"name": "dl-a"}, sent="yes")
     assert look_at_nothing(looks, cluster)

@@ -5,9 +5,9 @@ from planning import plan
 
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder
-from drumline.engines.kubernetes import courier, objects, submission, view
+from drumline.engines.kubernetes import cluster_view, courier, manifests, submission
 from drumline.engines.kubernetes.client import ApiRefusedError
-from drumline.engines.kubernetes.objects import find_dropped
+from drumline.engines.kubernetes.manifests import find_dropped
 
 FOLDER = RunFolder("/home/ann/jobs/calm_drum")
 KUEUE, VOLCANO, COSCHEDULING = "kueue.x-k8s.io", "scheduling.volcano.sh", "scheduling.x-k8s.io"
@@ -15,7 +15,7 @@ KUEUE, VOLCANO, COSCHEDULING = "kueue.x-k8s.io", "scheduling.volcano.sh", "sched
 
 def made(way, nodes=3, **compute):
     job = plan(nodes, at={"engine": "kubernetes", "folder": FOLDER})
-    return objects.make_objects(job._replace(compute={"image": "x", **compute}), FOLDER, [{}], way)
+    return manifests.make_objects(job._replace(compute={"image": "x", **compute}), FOLDER, [{}], way)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def made(way, nodes=3, **compute):
     ],
 )
 def test_what_the_cluster_has_is_used(compute, groups, way):
-    assert objects.choose(compute, groups) == way
+    assert manifests.choose(compute, groups) == way
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_what_the_cluster_has_is_used(compute, groups, way):
 )
 def test_what_the_cluster_lacks_is_said_before_anything_is_made(compute, said):
     with pytest.raises(EngineError) as error:
-        objects.choose(compute, ["batch", COSCHEDULING])
+        manifests.choose(compute, ["batch", COSCHEDULING])
     assert (error.value.message, error.value.exit_code) == (said, 2)
 
 
@@ -60,7 +60,7 @@ def test_volcano_has_a_group_and_its_queue():
     assert template["metadata"]["annotations"] == {"scheduling.k8s.io/group-name": group["metadata"]["name"]}
     assert template["spec"]["schedulerName"] == "volcano"
     assert "schedulerName" not in things.supervisor["spec"]["template"]["spec"]
-    assert objects.QUEUE_LABEL not in things.nodes["metadata"]["labels"]
+    assert manifests.QUEUE_LABEL not in things.nodes["metadata"]["labels"]
 
 
 def test_coscheduling_has_a_group_and_the_scheduler_of_the_compute():
@@ -125,7 +125,7 @@ class Cluster:
     """One whose quota has room for the nodes, and for no supervisor."""
 
     def __init__(self):
-        labels = {objects.ROLE_LABEL: "node"}
+        labels = {manifests.ROLE_LABEL: "node"}
         self.pods = [{"metadata": {"name": "n", "labels": labels}, "status": {"phase": "Running"}}]
         self.has_job = True
 
@@ -156,7 +156,7 @@ def test_nodes_that_wait_for_a_supervisor_that_never_comes_are_given_back(tmp_pa
     carries._alone_since -= 31.0
     assert carries._look(cluster)
     assert not cluster.has_job
-    known = view.read(folder)
+    known = cluster_view.read(folder)
     assert (known.state, known.status) == ("gone", "Failed")
     assert known.reason == (
         "the pod of its supervisor did not come: 1 of 1 pods run, and not that of the supervisor; "

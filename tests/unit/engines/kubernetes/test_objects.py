@@ -9,7 +9,7 @@ from planning import plan
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Asked, Build, Fetch
-from drumline.engines.kubernetes import bundle, objects
+from drumline.engines.kubernetes import bundle, manifests
 
 FOLDER = RunFolder("/home/ann/jobs/calm_drum")
 VERSIONS = [f"1.{minor}" for minor in range(25, 38)]
@@ -43,7 +43,7 @@ def job(compute=None, nodes=2, gpus=0, **changed):
 
 
 def made(*arguments, way="", **settings):
-    return objects.make_objects(job(*arguments, **settings), FOLDER, [{bundle.TOKEN_FILE: "eA=="}], way)
+    return manifests.make_objects(job(*arguments, **settings), FOLDER, [{bundle.TOKEN_FILE: "eA=="}], way)
 
 
 def pod_of(thing):
@@ -66,7 +66,7 @@ def test_newer_servers_know_every_field(compute, way):
     things = made(compute, gpus=2, way=way)
     for thing in (things.supervisor, *things.secrets, things.service, things.nodes):
         for version in VERSIONS:
-            validate.validate(objects.own(thing, owner), version, strict=True)
+            validate.validate(manifests.own(thing, owner), version, strict=True)
     assert (things.group is None) is (way in ("own", "kueue"))
 
 
@@ -82,7 +82,7 @@ def test_all_objects_go_with_the_first_which_is_held_back():
     things = made()
     assert things.supervisor["spec"]["parallelism"] == 0
     assert things.supervisor["spec"]["backoffLimit"] == 0
-    owned = objects.own(things.secrets[0], {"metadata": {"name": "dl", "uid": "0f1e"}})
+    owned = manifests.own(things.secrets[0], {"metadata": {"name": "dl", "uid": "0f1e"}})
     assert owned["metadata"]["ownerReferences"] == [
         {"apiVersion": "batch/v1", "kind": "Job", "name": "dl", "uid": "0f1e"}
     ]
@@ -191,7 +191,7 @@ def test_shared_memory_has_a_size_always(compute, size):
 
 
 def test_only_the_supervisor_has_the_secrets_of_the_job():
-    things = objects.make_objects(job(), FOLDER, [{bundle.SECRETS_FILE: "eA=="}])
+    things = manifests.make_objects(job(), FOLDER, [{bundle.SECRETS_FILE: "eA=="}])
     files = [
         {item["path"] for item in pod_of(thing)["volumes"][0]["projected"]["sources"][0]["secret"]["items"]}
         for thing in (things.supervisor, things.nodes)
@@ -200,8 +200,10 @@ def test_only_the_supervisor_has_the_secrets_of_the_job():
 
 
 def test_names_are_those_of_the_cluster_and_of_one_run_folder():
-    names = [objects.name_of(job()._replace(job=name), FOLDER) for name in ("Calm_Drum", "-", "x" * 64, "1_")]
-    other = objects.name_of(job(), RunFolder("/home/bob/jobs/calm_drum"))
+    names = [
+        manifests.name_of(job()._replace(job=name), FOLDER) for name in ("Calm_Drum", "-", "x" * 64, "1_")
+    ]
+    other = manifests.name_of(job(), RunFolder("/home/bob/jobs/calm_drum"))
     assert other != names[0]
     for name in names:
         assert len(name + "-nodes") <= 63
@@ -211,12 +213,12 @@ def test_names_are_those_of_the_cluster_and_of_one_run_folder():
 
 
 def test_what_is_printed_is_what_is_sent_but_for_the_bytes():
-    printed = list(yaml.safe_load_all(objects.render(job(FULL), FOLDER)))
+    printed = list(yaml.safe_load_all(manifests.render(job(FULL), FOLDER)))
     assert [one["kind"] for one in printed] == ["Job", "Secret", "Service", "Job"]
-    sent = objects.make_objects(job(FULL), FOLDER, [printed[1]["data"]])
-    assert printed[0]["metadata"]["annotations"].pop(objects.SUBMISSION_ANNOTATION) == "(random)"
+    sent = manifests.make_objects(job(FULL), FOLDER, [printed[1]["data"]])
+    assert printed[0]["metadata"]["annotations"].pop(manifests.SUBMISSION_ANNOTATION) == "(random)"
     assert json.loads(json.dumps([printed[0], *printed[2:]])) == [sent.supervisor, sent.service, sent.nodes]
-    (*_, group) = yaml.safe_load_all(objects.render(job({"gang": "volcano"}), FOLDER))
+    (*_, group) = yaml.safe_load_all(manifests.render(job({"gang": "volcano"}), FOLDER))
     assert group["kind"] == "PodGroup"
 
 

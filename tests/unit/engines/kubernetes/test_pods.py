@@ -2,11 +2,11 @@
 
 import pytest
 
-from drumline.engines.kubernetes import objects, pods
+from drumline.engines.kubernetes import manifests, pods
 
 
 def pod(role, phase, **status):
-    return {"metadata": {"labels": {objects.ROLE_LABEL: role}}, "status": {"phase": phase, **status}}
+    return {"metadata": {"labels": {manifests.ROLE_LABEL: role}}, "status": {"phase": phase, **status}}
 
 
 def unschedulable(message):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from drumline.engines.kubernetes import objects, submission
+from drumline.engines.kubernetes import manifests, submission
 from drumline.engines.kubernetes.client import ApiRefusedError
 
 SENT = {
@@ -19,7 +19,7 @@ def job(name="dl-a-nodes", parallelism=2, labels=None, **status):
 
 
 def node(phase="Running", **metadata):
-    labels = {objects.ROLE_LABEL: objects.NODE}
+    labels = {manifests.ROLE_LABEL: manifests.NODE}
     return {"metadata": {"labels": labels, **metadata}, "status": {"phase": phase}}
 
 
@@ -184,7 +184,7 @@ def test_a_job_that_waits_long_before_it_makes_another_pod_is_helped(clock):
         # The cluster has said why, such as a quota.
         ([job(active=1)], [node()], True),
         # A queue has it, and would take another size for another job.
-        ([job(active=0, labels={objects.QUEUE_LABEL: "a"})], [], False),
+        ([job(active=0, labels={manifests.QUEUE_LABEL: "a"})], [], False),
         ([{**job(active=0), "spec": {"completions": 2, "parallelism": 2, "suspend": True}}], [], False),
     ],
 )

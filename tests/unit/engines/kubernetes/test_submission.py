@@ -5,7 +5,7 @@ from planning import plan
 
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import RunFolder
-from drumline.engines.kubernetes import objects, submission
+from drumline.engines.kubernetes import manifests, submission
 from drumline.engines.kubernetes.client import ApiRefusedError, ApiSilentError
 
 FOLDER = RunFolder("/home/ann/jobs/calm_drum")
@@ -50,7 +50,7 @@ class Api:
 @pytest.fixture
 def made():
     job = plan(2, at={"engine": "kubernetes", "folder": FOLDER})._replace(compute={"image": "x"})
-    return objects.make_objects(job, FOLDER, [{}], submission="mine")
+    return manifests.make_objects(job, FOLDER, [{}], submission="mine")
 
 
 def test_the_owner_starts_when_all_that_it_needs_is_there(made):
@@ -76,7 +76,7 @@ def job_of(mark, **metadata):
         "metadata": {
             "name": "dl",
             "uid": "0f1e",
-            "annotations": {objects.SUBMISSION_ANNOTATION: mark},
+            "annotations": {manifests.SUBMISSION_ANNOTATION: mark},
             **metadata,
         }
     }

@@ -8,10 +8,10 @@ import pytest
 from planning import plan
 
 from drumline.contract.folder import RunFolder
-from drumline.engines.slurm import agents as agents_module
 from drumline.engines.slurm import batch_job
-from drumline.engines.slurm.agents import SlurmAgents
+from drumline.engines.slurm import srun_agents as agents_module
 from drumline.engines.slurm.batch_job import BatchJob
+from drumline.engines.slurm.srun_agents import SlurmAgents
 from drumline.supervisor.attempt.connections import AgentLosses
 
 NODES = "".join(

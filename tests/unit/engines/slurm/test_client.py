@@ -7,9 +7,9 @@ from types import ModuleType
 import pytest
 
 from drumline.contract.errors import EngineError
-from drumline.engines.slurm import client
-from drumline.engines.slurm.client import InQueue, RefusedError, SilentError, Slurm
+from drumline.engines.slurm import slurm_commands
 from drumline.engines.slurm.engine import ENGINE
+from drumline.engines.slurm.slurm_commands import InQueue, RefusedError, SilentError, Slurm
 
 JOB = (
     "JobId=7 JobName=calm_drum UserId=ann(1000) GroupId=ann(1000) MCS_label=N/A Priority=10 Nice=0 Account=(null) "
@@ -149,8 +149,8 @@ def test_a_command_that_was_killed_has_decided_nothing(slurm):
 
 
 def test_a_command_that_hangs_is_given_up(slurm, monkeypatch):
-    monkeypatch.setattr(client, "TIMEOUT_S", 0.1)
-    monkeypatch.setattr(client, "SUBMIT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(slurm_commands, "TIMEOUT_S", 0.1)
+    monkeypatch.setattr(slurm_commands, "SUBMIT_TIMEOUT_S", 0.1)
     for program in ("sbatch", "squeue", "scontrol", "sacct", "scancel"):
         slurm.hangs(program)
     with pytest.raises(SilentError, match="sbatch has not answered for"):

@@ -17,7 +17,7 @@ from drumline.contract.outcome import fold
 from drumline.control.jobs import ending, recovery
 from drumline.control.submission import planning, submit
 from drumline.engines.base import JobView
-from drumline.engines.slurm import client, engine, jobs
+from drumline.engines.slurm import engine, jobs, slurm_commands
 from drumline.engines.slurm.engine import SlurmEngine
 from drumline.engines.slurm.jobs import claim, number_of
 from drumline.spec.jobs.command import command
@@ -550,7 +550,7 @@ def test_one_that_had_arrived_after_all_is_not_submitted_twice(slurm, site, cloc
 
 
 def test_an_sbatch_that_hangs_is_asked_again(slurm, site, clock, monkeypatch):
-    monkeypatch.setattr(client, "SUBMIT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(slurm_commands, "SUBMIT_TIMEOUT_S", 0.1)
     slurm.hangs("sbatch")
     clock.hooks = [lambda: slurm.says("sbatch", "43\n")]
     assert number_of(submitted()) == "43"

@@ -9,10 +9,10 @@ from planning import plan
 
 from drumline.contract.folder import RunFolder
 from drumline.engines.base import TIME_LIMIT, SignalMeaning
-from drumline.engines.slurm import agents as agents_module
 from drumline.engines.slurm import batch_job as preemption_module
-from drumline.engines.slurm.agents import SlurmAgents
+from drumline.engines.slurm import srun_agents as agents_module
 from drumline.engines.slurm.batch_job import BatchJob, SlurmAllocation, SlurmFacts, SlurmPreemption
+from drumline.engines.slurm.srun_agents import SlurmAgents
 
 TO_SUPERVISOR = "a SIGTERM to its supervisor"
 

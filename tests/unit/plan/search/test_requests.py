@@ -10,7 +10,7 @@ import pytest
 from drumline.contract.errors import PlanError
 from drumline.contract.extras import install_line
 from drumline.entities import Input, Output
-from drumline.plan.search.request import request_of, trial_job
+from drumline.plan.search.sweep_request import request_of, trial_job
 from drumline.spec.jobs.command import command
 from drumline.spec.jobs.sweep import resolve_trial
 from drumline.spec.jobs.validate import validate

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumline.plan.search import samplers
-from drumline.plan.search.request import Search
 from drumline.plan.search.samplers import Tried, next_params
+from drumline.plan.search.sweep_request import Search
 from drumline.sweep import Choice, LogUniform, QUniform, Randint, Uniform
 
 SPACE = {"lr": LogUniform(-7, -1), "batch": Choice([16, 32, 64]), "layers": QUniform(1, 8, 1)}

@@ -8,7 +8,7 @@ import os
 import sys
 
 from drumline.contract.folder import RunFolder
-from drumline.engines.kubernetes import bundle, objects
+from drumline.engines.kubernetes import bundle, manifests
 from drumline.linux import kernel
 
 
@@ -20,7 +20,7 @@ def main() -> int:
         os.makedirs(path, mode=0o700, exist_ok=True)
     with open(os.path.join(bundle.BUNDLE, bundle.TOKEN_FILE), encoding="ascii") as file:
         token = file.read()
-    if role == objects.SUPERVISOR:
+    if role == manifests.SUPERVISOR:
         from drumline.engines.kubernetes.pod import supervisor_pod
 
         return supervisor_pod.main(folder)

@@ -26,7 +26,7 @@ from drumline.engines.base import (
     Preemption,
     SignalMeaning,
 )
-from drumline.engines.kubernetes import bundle, objects
+from drumline.engines.kubernetes import bundle, manifests
 from drumline.engines.kubernetes.pod.first_process import FirstProcess
 from drumline.engines.network import LOOPBACK
 from drumline.linux import interfaces
@@ -65,7 +65,7 @@ class JoinedPod:
 class Members:
     """Listens for pods as long as the job lives. Numbers are kept: a replacement takes the one that was lost."""
 
-    def __init__(self, count: int, token: str, port: int = objects.PORT) -> None:
+    def __init__(self, count: int, token: str, port: int = manifests.PORT) -> None:
         self.count = count
         self._token = token
         self._server = socket.create_server(("0.0.0.0", port), backlog=1024)  # noqa: S104 - a token lets them in
@@ -197,7 +197,7 @@ class PodAllocation(Allocation):
         self._plan = plan
         self._members = members
         self._preemption = preemption
-        self._patience_s = objects.patience_s(plan.compute)
+        self._patience_s = manifests.patience_s(plan.compute)
         self._waits_again = False
         if plan.max_restarts > 0 or plan.asked.job_tier == "spot":
             self.lost_node_kind = "node preemption"
@@ -223,7 +223,7 @@ class PodAllocation(Allocation):
 
     def _says(self) -> str:
         """Return what the cluster says of the pods that are missing, which the client has sent."""
-        path = os.path.join(bundle.HOME, "jobs", self._plan.job, objects.REASON_FILE)
+        path = os.path.join(bundle.HOME, "jobs", self._plan.job, manifests.REASON_FILE)
         try:
             with open(path, encoding="utf-8") as file:
                 said = file.read()
@@ -348,7 +348,7 @@ class Requests:
     def poll(self) -> None:
         """Take in requests that have come since."""
         try:
-            with open(os.path.join(objects.NOTES, "requests"), encoding="utf-8") as file:
+            with open(os.path.join(manifests.NOTES, "requests"), encoding="utf-8") as file:
                 text = file.read()
         except OSError:
             return
@@ -360,5 +360,5 @@ class Requests:
         except ValueError:
             return
         for name, content in wanted.items():
-            if name in objects.REQUEST_FILES:
+            if name in manifests.REQUEST_FILES:
                 write_whole(os.path.join(self._folder.path, name), str(content))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from drumline.engines.local.isolation.settings import SUPERVISOR
+from drumline.engines.local.isolation.isolation_settings import SUPERVISOR
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from drumline.engines.local.isolation.settings import Link
+    from drumline.engines.local.isolation.isolation_settings import Link
 
 CARD = "eth0"
 """The network interface of every node."""

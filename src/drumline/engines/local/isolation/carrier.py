@@ -23,7 +23,7 @@ from drumline.linux import kernel
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.engines.local.isolation.settings import Link
+    from drumline.engines.local.isolation.isolation_settings import Link
 
 
 # Packets that are late or lost: the work of the process that carries them.

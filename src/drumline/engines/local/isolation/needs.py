@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError, PlanError
 from drumline.contract.plan import NodeShape
-from drumline.engines.local import machine
+from drumline.engines.local import resources
 from drumline.engines.local.isolation import batches, inside
 from drumline.engines.local.isolation.carrier import NOTE
-from drumline.engines.local.isolation.settings import MOST_NODES, address_of, read_isolation
+from drumline.engines.local.isolation.isolation_settings import MOST_NODES, address_of, read_isolation
 from drumline.linux import limits, namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from drumline.contract.plan import Plan
-    from drumline.engines.local.isolation.settings import Isolation, Link
+    from drumline.engines.local.isolation.isolation_settings import Isolation, Link
 
 
 def check_here(isolation: Isolation) -> None:
@@ -113,7 +113,7 @@ def shape_nodes(compute: Mapping[str, Any], gpu_counts: Sequence[int]) -> list[N
     whole = max(1, int(cpus))
     if limits.choose_limit_groups("drumline-00000000-n0").cpu:
         return [NodeShape((), gpus, whole) for gpus in gpu_counts]
-    cores = machine.cores()
+    cores = resources.cores()
     starts = [node * whole for node in range(len(gpu_counts))]
     chosen = [tuple(cores[(start + index) % len(cores)] for index in range(whole)) for start in starts]
     return [NodeShape(tuple(sorted(set(mine))), gpus) for mine, gpus in zip(chosen, gpu_counts, strict=True)]
@@ -147,7 +147,7 @@ def check_plan(plan: Plan) -> list[str]:
     warnings = []
     if isolation.link.needs_delays and may_try() and not has_netem():
         warnings.append(f"link: {NOTE}")
-    cores = len(machine.cores())
+    cores = len(resources.cores())
     if isolation.cpus is not None and isolation.cpus > cores:
         warnings.append(
             f"cpus: a node is to have {isolation.cpus:g} processors, and this machine has {cores}"

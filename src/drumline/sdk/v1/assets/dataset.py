@@ -16,7 +16,7 @@ from zlib import crc32
 from drumline.compat.pipeline_steps import Passed
 from drumline.contract import folder
 from drumline.contract.errors import NotFoundError, SpecError, UsageError
-from drumline.control.assets import assets
+from drumline.control.assets import asset_verbs
 from drumline.control.assets.asset_files import path_of
 from drumline.sdk.v1.assets.datastore import Consumed, parse_mode
 from drumline.spec.parts.io import Output
@@ -113,11 +113,11 @@ class FileDataset:
         with workspace._here():
             if not create_new_version:
                 try:
-                    return FileDataset._from_asset(assets.get("data", name))
+                    return FileDataset._from_asset(asset_verbs.get("data", name))
                 except NotFoundError:
                     pass
             made = Data(name=name, path=self.path, type=self.type, description=description, tags=tags)
-            return FileDataset._from_asset(assets.create(made))
+            return FileDataset._from_asset(asset_verbs.create(made))
 
     def _default_input_name(self) -> str:
         """Return the name of an input that was given none; the same for the same data."""
@@ -248,12 +248,12 @@ class Dataset:
         """Return a registered dataset. Raises NotFoundError."""
         wanted = None if version in ("latest", None) else str(version)
         with workspace._here():
-            return FileDataset._from_asset(assets.get("data", name, version=wanted))
+            return FileDataset._from_asset(asset_verbs.get("data", name, version=wanted))
 
     @staticmethod
     def get_all(workspace: WorkspaceScope) -> dict[str, FileDataset]:
         with workspace._here():
-            return {one.name: FileDataset._from_asset(one) for one in assets.all("data")}
+            return {one.name: FileDataset._from_asset(one) for one in asset_verbs.all("data")}
 
 
 class OutputFileDatasetConfig:

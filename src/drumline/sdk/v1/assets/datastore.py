@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import private_folder
-from drumline.control.assets import datastores
+from drumline.control.assets import datastore_verbs
 from drumline.spec.parts.io import Input
 
 if TYPE_CHECKING:
@@ -37,18 +37,18 @@ class Datastore:
     def _get_field(self, key: str) -> Any:
         """Return a field of it; None for one that its type does not have. Raises NotFoundError."""
         with self.workspace._here():
-            return getattr(datastores.get(self.name), key, None)
+            return getattr(datastore_verbs.get(self.name), key, None)
 
     @staticmethod
     def get(workspace: WorkspaceScope, datastore_name: str) -> Datastore:
         """Return the datastore of that name. Raises NotFoundError."""
         with workspace._here():
-            datastores.get(datastore_name)
+            datastore_verbs.get(datastore_name)
         return Datastore(workspace, datastore_name)
 
     @staticmethod
     def get_default(workspace: WorkspaceScope) -> Datastore:
-        return Datastore(workspace, datastores.DEFAULT)
+        return Datastore(workspace, datastore_verbs.DEFAULT)
 
     def path(self, path: str | None = None, data_reference_name: str | None = None) -> Consumed:
         inside = str(path or "").strip("/")
@@ -89,7 +89,7 @@ class Datastore:
         for file in map(os.fspath, files):
             inside = os.path.relpath(file, relative_root) if relative_root else os.path.basename(file)
             with self.workspace._here():
-                target = datastores.path_of(self.name, f"{target_path or ''}/{inside}")
+                target = datastore_verbs.path_of(self.name, f"{target_path or ''}/{inside}")
             if os.path.isfile(file) and (overwrite or not os.path.exists(target)):
                 private_folder(os.path.dirname(target))
                 shutil.copyfile(file, target)
@@ -100,8 +100,8 @@ class Datastore:
     ) -> int:
         """Copy the files below ``prefix``; return how many."""
         with self.workspace._here():
-            root = datastores.path_of(self.name, "")
-            start = datastores.path_of(self.name, prefix or "")
+            root = datastore_verbs.path_of(self.name, "")
+            start = datastore_verbs.path_of(self.name, prefix or "")
         count = 0
         for parent, _, names in os.walk(start):
             for name in names:

@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 from drumline.contract.errors import NotFoundError, UsageError
-from drumline.control.assets import assets
+from drumline.control.assets import asset_verbs
 from drumline.control.assets.asset_files import path_of
 from drumline.control.jobs.download import copy, explain_write_errors
 from drumline.sdk.v1.scope import WorkspaceScope
@@ -110,7 +110,7 @@ class Model:
             description=description,
         )
         with workspace._here():
-            return Model._from_asset(workspace, assets.create(made))
+            return Model._from_asset(workspace, asset_verbs.create(made))
 
     @staticmethod
     def list(
@@ -169,7 +169,7 @@ class Model:
     def delete(self) -> None:
         """Hide it from lists; its file stays."""
         with self.workspace._here():
-            assets.archive("model", self.name, str(self.version))
+            asset_verbs.archive("model", self.name, str(self.version))
 
     @staticmethod
     def deploy(*args: Any, **kwargs: Any) -> None:
@@ -194,8 +194,8 @@ class Model:
 
     def _edit(self, changes: dict[str, Any]) -> None:
         with self.workspace._here():
-            assets.update("model", self.name, str(self.version), changes=changes)
-            self._take(assets.get("model", self.name, str(self.version)))
+            asset_verbs.update("model", self.name, str(self.version), changes=changes)
+            self._take(asset_verbs.get("model", self.name, str(self.version)))
 
     def __repr__(self) -> str:
         return f"Model(workspace={self.workspace!r}, name={self.name}, id={self.id}, version={self.version})"
@@ -204,10 +204,10 @@ class Model:
 def _find_assets(workspace: WorkspaceScope, name: str | None, *, latest: bool = False) -> list[Any]:
     with workspace._here():
         if name is None and not latest:
-            names = [one.name for one in assets.all("model")]
-            return [one for known in names for one in assets.all("model", known)]
+            names = [one.name for one in asset_verbs.all("model")]
+            return [one for known in names for one in asset_verbs.all("model", known)]
         try:
-            found: list[Any] = assets.all("model", name)
+            found: list[Any] = asset_verbs.all("model", name)
         except NotFoundError:
             return []
         return found[:1] if latest and name else found

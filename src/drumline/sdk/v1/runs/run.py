@@ -310,10 +310,10 @@ class Run(RunLog, RunFiles):
 
     def get_children(self, **kwargs: Any) -> Iterator[Run]:
         """List the jobs that this one has started, newest first."""
-        from drumline.control.jobs import listing
+        from drumline.control.jobs import job_folders
 
         with self._here():
-            names = listing.names(archived=None, parent=self.id)
+            names = job_folders.names(archived=None, parent=self.id)
         return (Run(self.experiment, name) for name in names)
 
     # what the above is made of
@@ -341,10 +341,10 @@ class Run(RunLog, RunFiles):
             return recovery.recover(lookup.folder_of(self.id))
 
     def _edit(self, changes: dict[str, Any]) -> None:
-        from drumline.control.jobs import listing
+        from drumline.control.jobs import job_folders
 
         with self._here():
-            listing.edit(self.id, changes)
+            job_folders.edit(self.id, changes)
 
     def _metrics_folder(self) -> str:
         from drumline.contract.plan import Plan

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any
 
-    from drumline.staging.stores.base import Object
+    from drumline.staging.stores.store import Object
 
 PATH_VARIABLE = "DRUMLINE_CACHE"
 

@@ -16,8 +16,8 @@ from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Plan, Service
 from drumline.linux import kernel
 
-# One program beside the ranks, a child of the supervisor: ``python -m drumline.supervisor.helpers.services FOLDER
-# NAME``.
+# One program beside the ranks, a child of the supervisor:
+# ``python -m drumline.supervisor.helpers.service_programs FOLDER NAME``.
 #
 # It starts the program, says in the events where it is to be found, and ends with the supervisor, the program with it.
 
@@ -105,7 +105,14 @@ class ServicePrograms:
         log = os.path.join(self._folder.system_logs, f"service-{plain}.log")
         with open(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as output:
             return subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-P", "-m", "drumline.supervisor.helpers.services", self._folder.path, name],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "drumline.supervisor.helpers.service_programs",
+                    self._folder.path,
+                    name,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

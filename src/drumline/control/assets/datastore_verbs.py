@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NotFoundError, PlanError, UsageError
 from drumline.contract.folder import base_home, home
-from drumline.contract.identity import user
+from drumline.contract.process_identity import user
 from drumline.contract.record import NamedTuple
 from drumline.control.readable import readable
-from drumline.store.assets import Records, check_name
+from drumline.store.asset_versions import Records, check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

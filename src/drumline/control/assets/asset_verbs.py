@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import NotFoundError, PlanError, Problem, SpecError, UsageError
 from drumline.contract.folder import base_home, home
 from drumline.contract.hiding import hide_in_job
-from drumline.contract.identity import user
+from drumline.contract.process_identity import user
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count
 from drumline.control.assets import code as code_assets
-from drumline.control.assets import datastores
+from drumline.control.assets import datastore_verbs
 from drumline.control.environments import environment_builds
 from drumline.control.environments.recipes import inline_requirements
 from drumline.control.readable import readable
@@ -30,7 +30,7 @@ from drumline.spec.reading.source import Mapping, wrap
 from drumline.spec.registered.assets import CreationContext, Data, Model, check_asset
 from drumline.staging.snapshot.partial_folder import snapshot_path
 from drumline.staging.snapshot.take import take_snapshot
-from drumline.store.assets import LATEST, Records, check_label, check_name, check_version
+from drumline.store.asset_versions import LATEST, Records, check_label, check_name, check_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -219,7 +219,7 @@ def list_assets(kind: str = "", name: str = "") -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     for one in [kind] if kind else KINDS:
         if one == "datastore":
-            found += [_describe_datastore(store) for store in datastores.all(damaged.append)]
+            found += [_describe_datastore(store) for store in datastore_verbs.all(damaged.append)]
         else:
             listed = describe_all(one, name if kind and name else None, damaged=damaged.append)
             found += [_describe(one, asset) for asset in listed]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli.arguments import parse_overrides
 from drumline.contract.errors import UsageError
-from drumline.control.jobs.listing import EDITABLE
+from drumline.control.jobs.job_folders import EDITABLE
 
 if TYPE_CHECKING:
     from argparse import Namespace

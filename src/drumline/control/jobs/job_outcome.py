@@ -12,12 +12,12 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
-from drumline.contract import identity, status
+from drumline.contract import process_identity, status
 from drumline.contract.errors import NotFoundError
 from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
 from drumline.control.times import utc
-from drumline.engines.table import engine, is_elsewhere
+from drumline.engines.engine_table import engine, is_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -161,7 +161,7 @@ def is_writable(folder: RunFolder) -> bool:
 def explain_stop(folder: RunFolder) -> str:
     """Return why the supervisor or driver of a job does nothing; empty unless it was stopped on this machine."""
     who = folder.read_json(folder.supervisor)
-    if not who or not identity.is_stopped(who):
+    if not who or not process_identity.is_stopped(who):
         return ""
     pid = who["pid"]
     return f"process {pid}, which looks after it, was stopped (SIGSTOP); kill -CONT {pid} lets it go on"
@@ -174,4 +174,4 @@ def _is_looked_after(folder: RunFolder, known: Outcome, start_s: float) -> bool:
     who = folder.read_json(folder.supervisor)
     if who is None and not has_lost_maker:
         return time.time() - (known.created or 0.0) < start_s
-    return identity.is_alive(who)
+    return process_identity.is_alive(who)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import words
 from drumline.control.times import parse_age, utc
-from drumline.staging.cache import leases, pruning
-from drumline.staging.cache.folder import Cache
+from drumline.staging.cache import cache_pruning, leases
+from drumline.staging.cache.cache_folder import Cache
 
 if TYPE_CHECKING:
     from typing import Any
@@ -23,8 +23,8 @@ _UNLIMITED = 1 << 63
 def show() -> dict[str, Any]:
     """Describe the cache: path, size and limit. Raises UsageError for an invalid size in the variable."""
     cache = Cache()
-    most, where = pruning.read_limit(cache)
-    known = list(pruning.list_contents(cache))
+    most, where = cache_pruning.read_limit(cache)
+    known = list(cache_pruning.list_contents(cache))
     size = sum(one.size for one in known)
     held = leases.list_active_leases(cache)
     return {
@@ -35,7 +35,7 @@ def show() -> dict[str, Any]:
         "limit_bytes": most,
         "limit_from": where,
         "files": len(known),
-        "unfinished_bytes": pruning.partial_size(cache),
+        "unfinished_bytes": cache_pruning.partial_size(cache),
         "used_by": sorted({os.path.basename(one.run) for one in held}),
     }
 
@@ -52,7 +52,7 @@ def entries() -> list[dict[str, Any]]:
             "size_bytes": source.size,
             "files": len(source.items),
             "last_used": utc(source.used, "seconds"),
-            "used_by": _names(pruning.find_users(source, held), held),
+            "used_by": _names(cache_pruning.find_users(source, held), held),
         }
         for source in sources
     ]
@@ -60,7 +60,7 @@ def entries() -> list[dict[str, Any]]:
 
 def prune(to: str | None, older_than: str | None, *, dry_run: bool) -> dict[str, Any]:
     """Remove what was not used for longest, down to the size ``to`` or the limit. Raises UsageError, OSError."""
-    most = pruning.read_limit(Cache())[0] if to is None else words.parse_size(to, "--to")
+    most = cache_pruning.read_limit(Cache())[0] if to is None else words.parse_size(to, "--to")
     before = time.time() - parse_age(older_than, "--older-than") if older_than is not None else 0.0
     return _remove(most, unused_since=before, dry_run=dry_run)
 
@@ -77,12 +77,12 @@ def clear() -> dict[str, Any]:
 
 def set_limit(size: str) -> None:
     """Set the limit; ``default`` restores the default. Raises UsageError, OSError."""
-    pruning.set_limit(Cache(), None if size == "default" else words.parse_size(size, "limit"))
+    cache_pruning.set_limit(Cache(), None if size == "default" else words.parse_size(size, "limit"))
 
 
 def limit() -> dict[str, Any]:
     """Describe the limit. Raises UsageError for an invalid size in the variable."""
-    most, where = pruning.read_limit(Cache())
+    most, where = cache_pruning.read_limit(Cache())
     return {"limit": words.format_size(most), "limit_bytes": most, "limit_from": where}
 
 
@@ -90,7 +90,7 @@ def _remove(most: int, **options: Any) -> dict[str, Any]:
     """Remove what ``pruning.prune`` chooses, and describe it."""
     cache = Cache()
     is_there = os.path.isdir(cache.path)
-    removal = pruning.prune(cache, most, **options) if is_there else pruning.Removal((), 0, 0, 0)
+    removal = cache_pruning.prune(cache, most, **options) if is_there else cache_pruning.Removal((), 0, 0, 0)
     return {
         "removed": list(removal.uris),
         "files": removal.files,

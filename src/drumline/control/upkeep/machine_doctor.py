@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.checks import checker, orphans, registry
 from drumline.checks.findings import Finding, NodeReport
-from drumline.contract import identity, status
+from drumline.contract import process_identity, status
 from drumline.contract.errors import DrumlineError, UsageError
 from drumline.contract.folder import RunFolder, base_home, home
 from drumline.contract.outcome import fold
 from drumline.contract.words import format_count
-from drumline.control.jobs import ending, listing
+from drumline.control.jobs import ending, job_folders
 from drumline.control.jobs.ending import wait_for_end
-from drumline.control.jobs.outcome import read_outcome
+from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.recovery import recover
 from drumline.control.machine import computes
 from drumline.control.submission.submit import submit
@@ -98,7 +98,7 @@ def _check_index() -> Finding:
 def _fix_index() -> str:
     """Rebuild the index from the jobs. Raises DrumlineError."""
     Index(home()).repair()
-    return f"rebuilt, with {format_count(len(listing.names(archived=None)), 'job')}"
+    return f"rebuilt, with {format_count(len(job_folders.names(archived=None)), 'job')}"
 
 
 def _check_sockets() -> Finding:
@@ -120,7 +120,7 @@ def _fix_sockets() -> str:
 
 def _list_stale() -> Iterator[str]:
     """Yield the sockets of warm pools of this machine that were killed: nobody listens there."""
-    parent = os.path.join(base_home(), "warm", identity.name_machine())
+    parent = os.path.join(base_home(), "warm", process_identity.name_machine())
     for name in cgroups.list_folder(parent):
         folder = os.path.join(parent, name)
         path = os.path.join(folder, pool_folder.SOCKET)
@@ -223,7 +223,7 @@ def examine_compute(name: str, node_count: int | None, tell: Callable[[str], Non
         what = f"the nodes were not checked: job {folder.name} is {outcome.status}: {outcome.why}"
         remedy = f"drumline job show -n {folder.name}"
         return [{"id": "job", "status": "error", "node": None, "finding": what, "remedy": remedy}]
-    listing.set_archived(folder.name, archived=True)
+    job_folders.set_archived(folder.name, archived=True)
     return describe(outcome.preflight.detail["findings"])
 
 

@@ -12,7 +12,7 @@ from drumline.contract import events as e
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import write_once, write_whole
 from drumline.engines.base import JobView
-from drumline.engines.kubernetes import objects, pods
+from drumline.engines.kubernetes import manifests, pods
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,7 +76,7 @@ class PodReasons:
             name = str(pod["metadata"]["name"])
             if (
                 name in self._warned
-                or pods.role_of(pod) != objects.NODE
+                or pods.role_of(pod) != manifests.NODE
                 or not pods.was_ended_by_cluster(pod)
             ):
                 continue
@@ -137,7 +137,7 @@ def write(folder: RunFolder, state: str, reason: str, end: str = "", exit_code: 
     news = {"state": state, "reason": reason, "status": end, "exit_code": exit_code}
     if folder.read_json(_path(folder)) != news:
         write_whole(_path(folder), json.dumps(news))
-        path = os.path.join(folder.path, objects.REASON_FILE)
+        path = os.path.join(folder.path, manifests.REASON_FILE)
         if state == "waits" or os.path.exists(path):
             # The supervisor has no rights in the cluster, and says this when it gives up.
             write_whole(path, reason.partition("; ")[2] if state == "waits" else "")

@@ -12,7 +12,7 @@ from drumline.contract.words import format_size
 from drumline.control.facts.job import JobFacts
 from drumline.control.facts.metrics import MetricsReader
 from drumline.control.logs import stream
-from drumline.sdk.notebook.page import render_job
+from drumline.sdk.notebook.notebook_page import render_job
 
 if TYPE_CHECKING:
     from typing import TextIO

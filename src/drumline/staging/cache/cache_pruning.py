@@ -12,12 +12,12 @@ from drumline.contract import words
 from drumline.contract.folder import write_whole
 from drumline.contract.record import NamedTuple
 from drumline.staging.cache import leases, locks, trees
-from drumline.staging.cache.folder import is_digest, list_names, read_json
+from drumline.staging.cache.cache_folder import is_digest, list_names, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from drumline.staging.cache.folder import Cache, CachedSource
+    from drumline.staging.cache.cache_folder import Cache, CachedSource
     from drumline.staging.cache.leases import ActiveLease
 
 LIMIT = "DRUMLINE_CACHE_LIMIT"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import NodeError, UsageError
 from drumline.contract.words import name_several
 from drumline.control.jobs.ending import wake
+from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import folder_of
-from drumline.control.jobs.outcome import read_outcome
 from drumline.control.jobs.recovery import recover, recover_kind
 from drumline.control.terminal import clean
 from drumline.supervisor.watching.hang import list_places

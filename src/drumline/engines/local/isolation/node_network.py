@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from drumline.contract.errors import EngineError
 from drumline.engines.local.isolation import batches, carrier, inside, needs
 from drumline.engines.local.isolation.carrier import NOTE, Carrier
-from drumline.engines.local.isolation.settings import MASK, SUPERVISOR, Link, address_of, read_link
+from drumline.engines.local.isolation.isolation_settings import MASK, SUPERVISOR, Link, address_of, read_link
 from drumline.linux import interfaces, limits, namespaces
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from drumline.engines.local.isolation.settings import Isolation
+    from drumline.engines.local.isolation.isolation_settings import Isolation
     from drumline.linux.limits import LimitGroups
 
 

@@ -20,7 +20,7 @@ from drumline.contract.errors import DAMAGED, DrumlineError, NotFoundError, Usag
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.record import NamedTuple
 from drumline.control.facts.jobs import JobFilters, JobOverview, KnownJobs, describe_row, duration_of
-from drumline.control.jobs import listing
+from drumline.control.jobs import job_folders
 from drumline.control.jobs.lookup import is_own
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class JobTable:
         if changed == self._changed and is_quiet and now - self._listed < _LISTED_S:
             return
         self._listed, self._changed = now, changed
-        names = listing.names(archived=None)
+        names = job_folders.names(archived=None)
         there = set(names)
         with self._lock:
             known = set(self._entries)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from drumline.contract.drills import KINDS
+from drumline.contract.drill_kinds import KINDS
 from drumline.spec.kinds.lines import Count
 from drumline.spec.kinds.records import Record
 from drumline.spec.kinds.values import Kind, ListOf, OneOf, Seconds, Text, VersionText

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import words
 from drumline.contract.errors import NO_ROOM, NodeError
-from drumline.staging.cache import pruning
+from drumline.staging.cache import cache_pruning
 from drumline.staging.file_copy import write_at
-from drumline.staging.stores.base import CHUNK_BYTES
+from drumline.staging.stores.store import CHUNK_BYTES
 from drumline.staging.transfer.chunked_download import ChunkedDownload
 from drumline.staging.transfer.downloaded_objects import DownloadedObjects
 from drumline.staging.transfer.partial_file import PartialFile, RunningDigest
@@ -23,9 +23,9 @@ from drumline.staging.transfer.step_queue import StepQueue
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from drumline.staging.cache.folder import Cache, SourceFile
+    from drumline.staging.cache.cache_folder import Cache, SourceFile
     from drumline.staging.cache.locks import Lock
-    from drumline.staging.stores.base import Object
+    from drumline.staging.stores.store import Object
     from drumline.staging.transfer.downloaded_objects import Origin
 
 THREADS = 16
@@ -78,7 +78,7 @@ class Download:
     def _measure_partial(self, found: Object) -> int:
         """Return how many bytes of it an earlier fetch has left."""
         path = os.path.join(self._cache.partial, self.objects.name_of(found))
-        return min(max(0, found.size), pruning.measure_blocks(path))
+        return min(max(0, found.size), cache_pruning.measure_blocks(path))
 
     def _partial_path(self, found: Object, lock: Lock, ending: str = "") -> str:
         own = "" if lock.is_sole else f".{os.urandom(4).hex()}"
@@ -148,7 +148,7 @@ class Download:
 
 
 def disk_full_error(cache: Cache, uri: str) -> NodeError:
-    left = words.format_size(pruning.free_bytes(cache))
+    left = words.format_size(cache_pruning.free_bytes(cache))
     return NodeError(
         f"{uri}: the disk of the cache is full ({cache.path}, {left} left)",
         "drumline cache prune makes room, DRUMLINE_CACHE names a folder on another disk",

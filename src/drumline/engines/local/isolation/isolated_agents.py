@@ -17,8 +17,8 @@ from drumline.contract.errors import DrumlineError, EngineError
 from drumline.engines.base import AgentProcesses, Network, Nodes
 from drumline.engines.local.agents import LocalAgents, LocalFacts
 from drumline.engines.local.isolation import batches
-from drumline.engines.local.isolation.network import NodeNetwork
-from drumline.engines.local.isolation.settings import SUPERVISOR, address_of, read_isolation
+from drumline.engines.local.isolation.isolation_settings import SUPERVISOR, address_of, read_isolation
+from drumline.engines.local.isolation.node_network import NodeNetwork
 from drumline.engines.local.queue import LocalPreemption
 from drumline.linux import cgroups, limits, namespaces
 from drumline.node import scratch
@@ -27,7 +27,7 @@ from drumline.node.agent import agent
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan
-    from drumline.engines.local.isolation.settings import Isolation
+    from drumline.engines.local.isolation.isolation_settings import Isolation
     from drumline.engines.local.queue import LocalAllocation
 
 

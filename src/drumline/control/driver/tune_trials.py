@@ -21,7 +21,7 @@ from drumline.control.jobs.lookup import read_plan
 from drumline.node.metrics.step_windows import MOST_DETAILED
 from drumline.plan.search import halving, tuning
 from drumline.plan.search.halving import Measurement
-from drumline.plan.search.request import trial_job
+from drumline.plan.search.sweep_request import trial_job
 from drumline.plan.search.tuning import (
     MOST_WARM_STEPS,
     STEP_S,

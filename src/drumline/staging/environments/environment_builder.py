@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.folder import private_folder, write_whole
 from drumline.contract.record import NamedTuple
-from drumline.staging.environments.folder import (
+from drumline.staging.environments.environment_folder import (
     CONTAINERS,
     LOCK_FILE,
     MARKER,

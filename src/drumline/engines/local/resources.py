@@ -8,13 +8,13 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import identity
+from drumline.contract import process_identity
 from drumline.contract.errors import PlanError
 from drumline.contract.folder import base_home, open_text, write_whole
 from drumline.contract.words import format_count, format_size
 
 if TYPE_CHECKING:
-    from drumline.contract.mpi import Mpi
+    from drumline.contract.installed_mpi import Mpi
 
 
 _VERSION_TIMEOUT_S = 20.0
@@ -80,7 +80,7 @@ def mpi_on(search_path: str) -> Mpi | None:
 def _ask_for_mpi(program: str, path: str) -> Mpi | None:
     import subprocess
 
-    from drumline.contract import mpi
+    from drumline.contract import installed_mpi
 
     try:
         done = subprocess.run(  # noqa: S603 - the user's own program
@@ -94,7 +94,7 @@ def _ask_for_mpi(program: str, path: str) -> Mpi | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return mpi.recognize_mpi(program, done.stdout + done.stderr)
+    return installed_mpi.recognize_mpi(program, done.stdout + done.stderr)
 
 
 def split(items: tuple[int, ...], parts: int) -> list[tuple[int, ...]]:
@@ -186,7 +186,7 @@ _MAX_BYTES = 4096
 
 def recall(program: str, path: str) -> Mpi | None:
     """Return what was remembered of the program of that path; None: it has to be asked. Never raises."""
-    from drumline.contract.mpi import Mpi
+    from drumline.contract.installed_mpi import Mpi
 
     try:
         with open_text(_choose_file(), "surrogateescape") as file:
@@ -213,7 +213,7 @@ def remember(path: str, found: Mpi) -> None:
 
 
 def _choose_file() -> str:
-    return os.path.join(base_home(), "engines", f"mpi-{identity.name_machine()}.json")
+    return os.path.join(base_home(), "engines", f"mpi-{process_identity.name_machine()}.json")
 
 
 def _describe(path: str) -> list[Any]:

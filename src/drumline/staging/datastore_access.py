@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.plan import Fetch, Upload
     from drumline.contract.uris import Place
-    from drumline.staging.stores.base import Store
+    from drumline.staging.stores.store import Store
 
 
 def open_remote(one: Fetch | Upload) -> tuple[Place, Store]:
@@ -27,7 +27,7 @@ def _read_credentials(one: Fetch | Upload) -> dict[str, Any] | None:
     """Return the record of its datastore. Raises NodeError where this machine cannot see that."""
     if not one.datastore:
         return None
-    from drumline.store.assets import Records
+    from drumline.store.asset_versions import Records
 
     try:
         return Records(one.home, "datastore").read(one.datastore, "1")

@@ -93,7 +93,7 @@ KEPT_BY_A_CHILD = """
 
     dist.init_process_group("gloo")
     if dist.get_rank() == 2:
-        multiprocessing.Process(target=load).start()
+        multiprocessing.get_context("fork").Process(target=load).start()
         raise ValueError("bad batch")
     dist.all_reduce(torch.ones(4))
 """

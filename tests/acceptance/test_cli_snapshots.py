@@ -27,7 +27,7 @@ def taken(cli, tmp_path, source, drumline_home):
 
     def submit(name="job"):
         job = write_job(tmp_path, "true", code="src", **one_rank())
-        result = cli("job", "create", "-f", job, "-n", name, "--stream", timeout_s=20)
+        result = cli("job", "create", "-f", job, "-n", name, "--stream")
         assert result.rc == 0, result.out + result.err
         code = drumline_home / "jobs" / name / "code"
         found = {str(path.relative_to(code)) for path in code.rglob("*") if path.is_file()}

@@ -34,7 +34,7 @@ print("wrote", text)
 @pytest.fixture
 def ws(tmp_path, monkeypatch):
     (tmp_path / "src").mkdir()
-    (tmp_path / "src" / "copy.py").write_text(COPY)
+    (tmp_path / "src" / "copy_data.py").write_text(COPY)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "numbers.txt").write_text("7")
     monkeypatch.chdir(tmp_path)
@@ -54,7 +54,7 @@ def test_data_goes_from_step_to_step_and_what_has_run_is_reused(ws):
     times = PipelineParameter(name="times", default_value=2)
     prepare = PythonScriptStep(
         name="Prepare data",
-        script_name="copy.py",
+        script_name="copy_data.py",
         source_directory="src",
         arguments=["--read", numbers, "--write", first, "--times", times],
         inputs=[numbers],
@@ -63,7 +63,7 @@ def test_data_goes_from_step_to_step_and_what_has_run_is_reused(ws):
     )
     train = PythonScriptStep(
         name="Train",
-        script_name="copy.py",
+        script_name="copy_data.py",
         source_directory="src",
         arguments=["--read", first, "--write", second],
         inputs=[first],
@@ -71,7 +71,7 @@ def test_data_goes_from_step_to_step_and_what_has_run_is_reused(ws):
     )
     report = PythonScriptStep(
         name="Report",
-        script_name="copy.py",
+        script_name="copy_data.py",
         source_directory="src",
         arguments=["--read", second.as_input("trained"), "--write", "outputs"],
     )
@@ -108,12 +108,12 @@ def test_a_step_runs_after_one_whose_data_it_does_not_read(ws, tmp_path):
 
 def test_what_cannot_be_is_told_before_anything_runs(ws):
     nowhere = PipelineData("nowhere")
-    reads = PythonScriptStep("copy.py", "r", ["--read", nowhere], source_directory="src", inputs=[nowhere])
+    reads = PythonScriptStep("copy_data.py", "r", ["--read", nowhere], source_directory="src", inputs=[nowhere])
     with pytest.raises(ValidationException, match="no step has 'nowhere' among its outputs"):
         Pipeline(ws, [reads])
     with pytest.raises(ValidationException, match="object is not supported as a step"):
         Pipeline(ws, [object()])
-    fine = Pipeline(ws, [PythonScriptStep("copy.py", source_directory="src")])
+    fine = Pipeline(ws, [PythonScriptStep("copy_data.py", source_directory="src")])
     with pytest.raises(ValidationException, match="the pipeline has no parameter 'x'"):
         fine.submit("e", pipeline_parameters={"x": 1})
     with pytest.raises(UsageError, match="publishing pipelines"):

@@ -18,7 +18,7 @@ from studio_server import API, run_studio
 from drumline.control.settings import studios
 from drumline.studio.app import list_routes
 from drumline.studio.openapi import read_document
-from drumline.studio.settings import StudioSettings, Tokens
+from drumline.studio.security import StudioSettings, Tokens
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 PUBLIC = ("/static/", "/login")

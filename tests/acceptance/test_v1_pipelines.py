@@ -108,7 +108,9 @@ def test_a_step_runs_after_one_whose_data_it_does_not_read(ws, tmp_path):
 
 def test_what_cannot_be_is_told_before_anything_runs(ws):
     nowhere = PipelineData("nowhere")
-    reads = PythonScriptStep("copy_data.py", "r", ["--read", nowhere], source_directory="src", inputs=[nowhere])
+    reads = PythonScriptStep(
+        "copy_data.py", "r", ["--read", nowhere], source_directory="src", inputs=[nowhere]
+    )
     with pytest.raises(ValidationException, match="no step has 'nowhere' among its outputs"):
         Pipeline(ws, [reads])
     with pytest.raises(ValidationException, match="object is not supported as a step"):

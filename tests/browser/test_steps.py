@@ -8,7 +8,7 @@ from seeing import count, see
 from drumline.control.measure.rehearsal import keep_table
 from drumline.control.measure.scale_report import build_report
 from drumline.control.measure.scale_values import keep_report, to_values
-from drumline.control.measure.size_figures import RankSteps, SizeRun
+from drumline.control.measure.measured_sizes import RankSteps, SizeRun
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from drumline.control.measure import stragglers
 from drumline.control.measure.scale_report import build_report
-from drumline.control.measure.size_figures import RankSteps, SizeRun
+from drumline.control.measure.measured_sizes import RankSteps, SizeRun
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

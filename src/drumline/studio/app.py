@@ -15,8 +15,7 @@ from drumline.studio.answers import to_json
 from drumline.studio.handlers import wrap
 from drumline.studio.live_streams import Live
 from drumline.studio.pages import Pages, refuse
-from drumline.studio.security import Guard
-from drumline.studio.settings import API
+from drumline.studio.security import API, Guard
 from drumline.studio.tables import Tables, fill, return_memory
 
 if TYPE_CHECKING:
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Scope
 
-    from drumline.studio.security import Refusal
-    from drumline.studio.settings import StudioSettings, Tokens
+    from drumline.studio.security import Refusal, StudioSettings, Tokens
 
 NOUNS = ("jobs", "job", "logs", "machine")
 """The modules of ``routes/``; each has its ROUTES."""

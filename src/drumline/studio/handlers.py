@@ -19,15 +19,14 @@ from drumline.contract.words import format_seconds, format_size
 from drumline.control.settings.studios import NO_WORKSPACE
 from drumline.studio.answers import BodyError, describe_damage, describe_error, to_json
 from drumline.studio.queries import check_is_ours
-from drumline.studio.security import is_public, limit_body
-from drumline.studio.settings import API
+from drumline.studio.security import API, is_public, limit_body
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from starlette.requests import Request
 
-    from drumline.studio.settings import StudioSettings
+    from drumline.studio.security import StudioSettings
 
     Handler = Callable[[Request], Any]
 

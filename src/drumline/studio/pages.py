@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import HTMLResponse, Response
 
 from drumline.contract.errors import NotFoundError
-from drumline.studio import joined
+from drumline.studio import page_bundle
 from drumline.studio.answers import to_json
 from drumline.studio.queries import body
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Scope
 
-    from drumline.studio.security import Refusal
-    from drumline.studio.settings import StudioSettings, Tokens
+    from drumline.studio.security import Refusal, StudioSettings, Tokens
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "page")
 _MARK = "__STATIC__"
@@ -149,12 +148,12 @@ def _render(name: str, status: int = 200) -> Response:
 def _pack_file(path: str, _current: str) -> bytes:
     """Return what browsers are sent as that file, compressed, once for each state of the page's files."""
     try:
-        if path == joined.SCRIPT:
-            data = joined.join_scripts(FOLDER)
-        elif path == joined.STYLE:
-            data = joined.join_styles(FOLDER)
+        if path == page_bundle.SCRIPT:
+            data = page_bundle.join_scripts(FOLDER)
+        elif path == page_bundle.STYLE:
+            data = page_bundle.join_styles(FOLDER)
         else:
-            data = joined.read_file(FOLDER, path)
+            data = page_bundle.read_file(FOLDER, path)
     except OSError as error:
         raise NotFoundError("there is no such file") from error
     return gzip.compress(data, _WELL, mtime=0)

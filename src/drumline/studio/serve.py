@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import uvicorn
 
-    from drumline.studio.settings import StudioSettings
+    from drumline.studio.security import StudioSettings
 
 PORT = 7878
 _PORTS_TRIED = 20
@@ -46,7 +46,7 @@ def serve(wish: Wish) -> None:
     from drumline.control.settings import tracking
     from drumline.studio.app import make_app
     from drumline.studio.connection_limits import make_server
-    from drumline.studio.settings import StudioSettings, Tokens, is_loopback
+    from drumline.studio.security import StudioSettings, Tokens, is_loopback
 
     # A page asks for curves all the time, and a job may have written any address into its plan.
     tracking.rules.asks_others = False

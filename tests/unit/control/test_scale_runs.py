@@ -13,7 +13,7 @@ from drumline.control.facts.steps import StepHistory
 from drumline.control.measure import refusals, scale_run
 from drumline.control.measure.scale_report import build_report
 from drumline.control.measure.scale_values import keep_report, to_values
-from drumline.control.measure.size_figures import RankSteps, SizeRun
+from drumline.control.measure.measured_sizes import RankSteps, SizeRun
 from drumline.spec.jobs.command import Command
 
 

@@ -13,7 +13,7 @@ from waiting import PATIENCE
 from drumline.control.facts.history import KeptAnswers
 from drumline.studio.answers import encode
 from drumline.studio.handlers import wrap
-from drumline.studio.settings import StudioSettings
+from drumline.studio.security import StudioSettings
 
 SETTINGS = StudioSettings(1)
 

@@ -15,7 +15,7 @@ from waiting import PATIENCE, wait_until
 
 from drumline.studio import connection_limits, handlers
 from drumline.studio.app import make_app
-from drumline.studio.settings import API, StudioSettings, Tokens
+from drumline.studio.security import API, StudioSettings, Tokens
 
 SHORT_S = 0.3
 LOGIN = b"POST /login HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-origin\r\nContent-Type: application/json\r\n"

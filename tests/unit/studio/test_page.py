@@ -12,10 +12,11 @@ import page_libraries as libraries
 import pytest
 from starlette.requests import Request
 
-from drumline.studio import joined, pages, serve
-from drumline.studio.joined import drop_style_space, drop_types
+from drumline.studio import pages, serve
+from drumline.studio import page_bundle
+from drumline.studio.page_bundle import drop_style_space, drop_types
 from drumline.studio.pages import Pages
-from drumline.studio.settings import StudioSettings
+from drumline.studio.security import StudioSettings
 
 PAGE = Path(libraries.PAGE)
 PACKAGES = Path(libraries.PACKAGES)
@@ -114,7 +115,7 @@ def test_index_refers_to_files_that_are_there_and_to_nothing_else():
         assert one.startswith("__STATIC__/"), one
         name = one.removeprefix("__STATIC__/")
         path = PAGE / name
-        assert name in (joined.SCRIPT, joined.STYLE) or path.is_file()
+        assert name in (page_bundle.SCRIPT, page_bundle.STYLE) or path.is_file()
 
 
 def test_a_new_browser_asks_for_few_files():
@@ -137,7 +138,7 @@ APART = {PAGE / "js" / "first.js", PAGE / "js" / "login.js"}
 
 @has_libraries
 def test_all_modules_are_joined_each_once():
-    text = joined.join_scripts(str(PAGE)).decode()
+    text = page_bundle.join_scripts(str(PAGE)).decode()
     named = re.findall(r'^\$make\["([^"]+)"\]', text, re.MULTILINE)
     own = {str(path.relative_to(PAGE)) for path in SCRIPTS if path not in APART}
     assert len(named) == len(set(named))
@@ -149,7 +150,7 @@ def test_all_modules_are_joined_each_once():
 
 @has_libraries
 def test_nothing_is_left_for_a_browser_to_ask_for():
-    text = joined.join_scripts(str(PAGE)).decode()
+    text = page_bundle.join_scripts(str(PAGE)).decode()
     left = re.findall(r"""(?:^|[;}])\s*(?:import|export)\b[^.(][^\n]{0,60}""", text, re.MULTILINE)
     assert left == []
     assert re.findall(r"""\bimport\(\s*["'`]([^"'`]*)""", text) == ["../vendor/uplot.js"]
@@ -177,7 +178,7 @@ def test_no_module_imports_itself_through_others():
 @has_libraries
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node here")
 def test_joined_modules_are_a_program(tmp_path):
-    (tmp_path / "joined.mjs").write_bytes(joined.join_scripts(str(PAGE)))
+    (tmp_path / "joined.mjs").write_bytes(page_bundle.join_scripts(str(PAGE)))
     command = ["node", "--check", str(tmp_path / "joined.mjs")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -203,7 +204,7 @@ def test_all_forms_of_import_and_export_mean_the_same_joined(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    text = joined.join_scripts(str(tmp_path)).decode()
+    text = page_bundle.join_scripts(str(tmp_path)).decode()
     (tmp_path / "joined.mjs").write_text(
         f"const tell = (...all) => console.log(JSON.stringify(all));\n{text}"
     )

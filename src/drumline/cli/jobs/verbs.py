@@ -156,10 +156,10 @@ def _exec_arguments(parser: Parser) -> None:
 
 
 def _exec(arguments: Namespace) -> int:
-    from drumline.control.access import beside
+    from drumline.control.access import rank_commands
 
     sys.stdout.flush()
-    return beside.run_beside_rank(get_name(arguments, "job"), arguments.rank, arguments.program)
+    return rank_commands.run_beside_rank(get_name(arguments, "job"), arguments.rank, arguments.program)
 
 
 # wait

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from drumline.control.measure.scale_report import ScaleReport
-    from drumline.control.measure.size_figures import SizeRun
+    from drumline.control.measure.measured_sizes import SizeRun
 
 _FIGURES = "scale.json"
 _MARK = b'"scaling": "'

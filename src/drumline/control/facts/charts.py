@@ -27,7 +27,7 @@ from drumline.control.facts.metrics import FoundMetrics, MetricsReader, to_json_
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.recovery import recover_kind
-from drumline.control.kept_answers import KeptAnswers, stamp_files
+from drumline.control.answer_cache import KeptAnswers, stamp_files
 from drumline.control.times import utc
 from drumline.tracking import runs
 from drumline.tracking.metrics import list_some_names, metric_path

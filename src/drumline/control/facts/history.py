@@ -36,7 +36,7 @@ from drumline.control.facts.steps import (
     summarize_steps,
 )
 from drumline.control.jobs.lookup import folder_of, read_plan
-from drumline.control.kept_answers import KeptAnswers, stamp_files
+from drumline.control.answer_cache import KeptAnswers, stamp_files
 from drumline.control.logs.merged import group_looks, read_looks
 from drumline.control.times import utc
 

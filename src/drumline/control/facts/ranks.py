@@ -20,7 +20,7 @@ from drumline.control import terminal
 from drumline.control.facts.steps import may_have_steps, read_steps
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import folder_of, read_plan
-from drumline.control.kept_answers import KeptAnswers, stamp_files
+from drumline.control.answer_cache import KeptAnswers, stamp_files
 from drumline.control.logs.rank_log import list_earlier, read_end
 from drumline.control.times import utc
 

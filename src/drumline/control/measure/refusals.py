@@ -8,15 +8,15 @@ from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count, format_link, format_ms, format_size
 from drumline.control.facts.usage import summarize_usage
 from drumline.control.jobs.job_outcome import read_outcome
-from drumline.control.measure.step_model import compare_s, is_hidden, predict_measured_s
+from drumline.control.measure.scale_prediction import compare_s, is_hidden, predict_measured_s
 from drumline.node.metrics.machine_usage import MachineReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from drumline.contract.folder import RunFolder
-    from drumline.control.measure.size_figures import SizeFacts, SizeRun
-    from drumline.control.measure.step_model import StepModel
+    from drumline.control.measure.measured_sizes import SizeFacts, SizeRun
+    from drumline.control.measure.scale_prediction import StepModel
 
 
 FEWEST_STEPS = 30

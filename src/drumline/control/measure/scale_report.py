@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from drumline.contract.record import NamedTuple
 from drumline.contract.steps import COLLECTIVES, DDP
 from drumline.control.measure import refusals
-from drumline.control.measure import step_model as models
-from drumline.control.measure.size_figures import find_unevenness, reduce_run
+from drumline.control.measure import scale_prediction as models
+from drumline.control.measure.measured_sizes import find_unevenness, reduce_run
 from drumline.control.measure.stragglers import find_slow_node, find_stragglers, measure_slowness
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from drumline.control.measure.refusals import Emulation
-    from drumline.control.measure.size_figures import NodePair, SizeFacts, SizeRun
-    from drumline.control.measure.step_model import StepModel
+    from drumline.control.measure.measured_sizes import NodePair, SizeFacts, SizeRun
+    from drumline.control.measure.scale_prediction import StepModel
     from drumline.control.measure.stragglers import Straggler
 
 STEP_TIMES = "step times"

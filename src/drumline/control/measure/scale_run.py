@@ -24,7 +24,7 @@ from drumline.control.jobs import ending
 from drumline.control.jobs.ending import wait_for_end
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.measure.refusals import FEWEST_STEPS, Emulation, MemoryUse, ProcessorUse
-from drumline.control.measure.size_figures import NodePair, RankSteps, SizeRun
+from drumline.control.measure.measured_sizes import NodePair, RankSteps, SizeRun
 from drumline.control.submission import planning
 from drumline.control.submission.run_folder import ISOLATION
 from drumline.control.submission.submit import submit

@@ -12,15 +12,15 @@ from drumline.contract.words import format_count, format_link, format_ms, format
 from drumline.control.facts import parts
 from drumline.control.measure import stragglers
 from drumline.control.measure.refusals import GUESS_FACTOR, NO_PREDICTION
-from drumline.control.measure.step_model import is_hidden
+from drumline.control.measure.scale_prediction import is_hidden
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.control.measure.scale_report import Limit, MeasuredSize, PredictedSize, ScaleReport
-    from drumline.control.measure.size_figures import SizeFacts
-    from drumline.control.measure.step_model import StepModel
+    from drumline.control.measure.measured_sizes import SizeFacts
+    from drumline.control.measure.scale_prediction import StepModel
     from drumline.control.measure.stragglers import Straggler
 
 

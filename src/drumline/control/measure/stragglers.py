@@ -17,8 +17,8 @@ from drumline.contract.record import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from drumline.control.measure.size_figures import NodePair, RankSteps, SizeRun
-    from drumline.control.measure.step_model import StepModel
+    from drumline.control.measure.measured_sizes import NodePair, RankSteps, SizeRun
+    from drumline.control.measure.scale_prediction import StepModel
 
 COMPUTE, LINK, INPUT, HANG = "compute", "link", "input", "hang"
 

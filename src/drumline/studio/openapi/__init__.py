@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from drumline import __version__
-from drumline.studio.settings import API
+from drumline.studio.security import API
 
 _ERRORS = {
     "400": "the request is not usable",

@@ -149,7 +149,9 @@ def of_descriptor():
             about = os.fstat(int(name))
         except OSError:  # that which lists them
             continue
-        if "/libffi.so" in link("/proc/self/fd/" + name):  # It keeps itself open, under a number that is free.
+        if "/libffi.so" in link(
+            "/proc/self/fd/" + name
+        ):  # It keeps itself open, under a number that is free.
             continue
         info = dict(line.split(":\t", 1) for line in text("/proc/self/fdinfo/" + name).splitlines()[:3])
         found[name] = {

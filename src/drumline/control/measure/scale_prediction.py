@@ -13,12 +13,12 @@ import math
 from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
-from drumline.control.measure.size_figures import find_quantile
+from drumline.control.measure.measured_sizes import find_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from drumline.control.measure.size_figures import SizeFacts
+    from drumline.control.measure.measured_sizes import SizeFacts
 
 USUAL_LATENCY_S = 1e-4
 """Of a message between two ranks, where the checks before the job measured none."""

@@ -13,24 +13,88 @@ from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drumline import __version__ as VERSION  # noqa: F401, N812 - azureml's name
-    from drumline.compat.hyperdrive import *  # noqa: F403
-    from drumline.compat.pipeline_steps import *  # noqa: F403
-    from drumline.compat.run_configuration.configuration import *  # noqa: F403
-    from drumline.compat.run_configuration.environment import *  # noqa: F403
-    from drumline.compat.script_run_config import *  # noqa: F403
-    from drumline.contract.errors import DrumlineError as AzureMLException  # noqa: F401
-    from drumline.contract.errors import JobFailedError as ActivityFailedException  # noqa: F401
-    from drumline.contract.errors import SpecError as UserErrorException  # noqa: F401
-    from drumline.sdk.v1.assets.dataset import *  # noqa: F403
-    from drumline.sdk.v1.assets.datastore import *  # noqa: F403
-    from drumline.sdk.v1.assets.model import *  # noqa: F403
-    from drumline.sdk.v1.compute import *  # noqa: F403
-    from drumline.sdk.v1.experiment import *  # noqa: F403
-    from drumline.sdk.v1.no_effect import *  # noqa: F403
-    from drumline.sdk.v1.pipeline import *  # noqa: F403
-    from drumline.sdk.v1.runs.run import *  # noqa: F403
-    from drumline.sdk.v1.workspace import *  # noqa: F403
+    from drumline import __version__
+    from drumline.compat.hyperdrive import BanditPolicy as BanditPolicy
+    from drumline.compat.hyperdrive import BayesianParameterSampling as BayesianParameterSampling
+    from drumline.compat.hyperdrive import GridParameterSampling as GridParameterSampling
+    from drumline.compat.hyperdrive import HyperDriveConfig as HyperDriveConfig
+    from drumline.compat.hyperdrive import MedianStoppingPolicy as MedianStoppingPolicy
+    from drumline.compat.hyperdrive import NoTerminationPolicy as NoTerminationPolicy
+    from drumline.compat.hyperdrive import PrimaryMetricGoal as PrimaryMetricGoal
+    from drumline.compat.hyperdrive import RandomParameterSampling as RandomParameterSampling
+    from drumline.compat.hyperdrive import TruncationSelectionPolicy as TruncationSelectionPolicy
+    from drumline.compat.hyperdrive import choice as choice
+    from drumline.compat.hyperdrive import lognormal as lognormal
+    from drumline.compat.hyperdrive import loguniform as loguniform
+    from drumline.compat.hyperdrive import normal as normal
+    from drumline.compat.hyperdrive import qlognormal as qlognormal
+    from drumline.compat.hyperdrive import qloguniform as qloguniform
+    from drumline.compat.hyperdrive import qnormal as qnormal
+    from drumline.compat.hyperdrive import quniform as quniform
+    from drumline.compat.hyperdrive import randint as randint
+    from drumline.compat.hyperdrive import uniform as uniform
+    from drumline.compat.pipeline_steps import CommandStep as CommandStep
+    from drumline.compat.pipeline_steps import EstimatorStep as EstimatorStep
+    from drumline.compat.pipeline_steps import MpiStep as MpiStep
+    from drumline.compat.pipeline_steps import PipelineData as PipelineData
+    from drumline.compat.pipeline_steps import PipelineParameter as PipelineParameter
+    from drumline.compat.pipeline_steps import PythonScriptStep as PythonScriptStep
+    from drumline.compat.pipeline_steps import StepSequence as StepSequence
+    from drumline.compat.run_configuration.configuration import Data as Data
+    from drumline.compat.run_configuration.configuration import DataLocation as DataLocation
+    from drumline.compat.run_configuration.configuration import DataPath as DataPath
+    from drumline.compat.run_configuration.configuration import RunConfiguration as RunConfiguration
+    from drumline.compat.run_configuration.environment import DEFAULT_CPU_IMAGE as DEFAULT_CPU_IMAGE
+    from drumline.compat.run_configuration.environment import DEFAULT_GPU_IMAGE as DEFAULT_GPU_IMAGE
+    from drumline.compat.run_configuration.environment import CondaDependencies as CondaDependencies
+    from drumline.compat.run_configuration.environment import DockerConfiguration as DockerConfiguration
+    from drumline.compat.run_configuration.environment import DockerSection as DockerSection
+    from drumline.compat.run_configuration.environment import Environment as Environment
+    from drumline.compat.run_configuration.environment import MpiConfiguration as MpiConfiguration
+    from drumline.compat.run_configuration.environment import (
+        ParallelTaskConfiguration as ParallelTaskConfiguration,
+    )
+    from drumline.compat.run_configuration.environment import PythonSection as PythonSection
+    from drumline.compat.run_configuration.environment import PyTorchConfiguration as PyTorchConfiguration
+    from drumline.compat.run_configuration.environment import (
+        TensorflowConfiguration as TensorflowConfiguration,
+    )
+    from drumline.compat.script_run_config import Chainer as Chainer
+    from drumline.compat.script_run_config import Estimator as Estimator
+    from drumline.compat.script_run_config import Gloo as Gloo
+    from drumline.compat.script_run_config import Mpi as Mpi
+    from drumline.compat.script_run_config import Nccl as Nccl
+    from drumline.compat.script_run_config import ParameterServer as ParameterServer
+    from drumline.compat.script_run_config import PyTorch as PyTorch
+    from drumline.compat.script_run_config import ScriptRunConfig as ScriptRunConfig
+    from drumline.compat.script_run_config import SKLearn as SKLearn
+    from drumline.compat.script_run_config import TensorFlow as TensorFlow
+    from drumline.contract.errors import DrumlineError, JobFailedError, SpecError
+    from drumline.sdk.v1.assets.dataset import DataReference as DataReference
+    from drumline.sdk.v1.assets.dataset import Dataset as Dataset
+    from drumline.sdk.v1.assets.dataset import DatasetConsumptionConfig as DatasetConsumptionConfig
+    from drumline.sdk.v1.assets.dataset import FileDataset as FileDataset
+    from drumline.sdk.v1.assets.dataset import OutputFileDatasetConfig as OutputFileDatasetConfig
+    from drumline.sdk.v1.assets.datastore import Datastore as Datastore
+    from drumline.sdk.v1.assets.model import Model as Model
+    from drumline.sdk.v1.compute import AmlCompute as AmlCompute
+    from drumline.sdk.v1.compute import ComputeTarget as ComputeTarget
+    from drumline.sdk.v1.compute import ComputeTargetException as ComputeTargetException
+    from drumline.sdk.v1.experiment import Experiment as Experiment
+    from drumline.sdk.v1.no_effect import AzureCliAuthentication as AzureCliAuthentication
+    from drumline.sdk.v1.no_effect import InteractiveLoginAuthentication as InteractiveLoginAuthentication
+    from drumline.sdk.v1.no_effect import MsiAuthentication as MsiAuthentication
+    from drumline.sdk.v1.no_effect import RunDetails as RunDetails
+    from drumline.sdk.v1.no_effect import ServicePrincipalAuthentication as ServicePrincipalAuthentication
+    from drumline.sdk.v1.no_effect import set_diagnostics_collection as set_diagnostics_collection
+    from drumline.sdk.v1.pipeline import Pipeline as Pipeline
+    from drumline.sdk.v1.pipeline import PipelineRun as PipelineRun
+    from drumline.sdk.v1.runs.run import HyperDriveRun as HyperDriveRun
+    from drumline.sdk.v1.runs.run import Run as Run
+    from drumline.sdk.v1.workspace import Workspace as Workspace
+
+    VERSION = __version__
+    AzureMLException, ActivityFailedException, UserErrorException = DrumlineError, JobFailedError, SpecError
 
 _MODULES = {
     "VERSION": "drumline",
@@ -121,7 +185,7 @@ _OTHER_NAMES = {
 }
 """What a name is called in its module, where that differs."""
 
-__all__ = sorted(_MODULES)  # noqa: PLE0605 - computed from the one table above
+__all__ = sorted(name for name in _MODULES if name[0] != "_")  # noqa: PLE0605 - computed from the one table above
 _PARTS = frozenset(
     [
         "core",

@@ -105,3 +105,8 @@ def test_what_is_no_search_is_refused():
         HyperDriveConfig({"--lr": uniform(0, 1)}, "m", "MAXIMIZE", 1, run_config=program)
     with pytest.raises(ValidationException, match="must name a hyperparameter"):
         RandomParameterSampling({})
+
+
+def test_an_expression_without_a_bound_is_refused_where_it_is_written():
+    with pytest.raises(TypeError, match="max_value"):
+        uniform(0.1)  # type: ignore[call-arg]

@@ -5,10 +5,10 @@ import re
 import pytest
 from seeing import count, see
 
+from drumline.control.measure.measured_sizes import RankSteps, SizeRun
 from drumline.control.measure.rehearsal import keep_table
 from drumline.control.measure.scale_report import build_report
 from drumline.control.measure.scale_values import keep_report, to_values
-from drumline.control.measure.measured_sizes import RankSteps, SizeRun
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from drumline.control.measure import stragglers
-from drumline.control.measure.scale_report import build_report
 from drumline.control.measure.measured_sizes import RankSteps, SizeRun
+from drumline.control.measure.scale_report import build_report
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

@@ -32,15 +32,41 @@ def choice(*options: Any) -> space.Choice:
     return space.Choice(only if isinstance(only, (list, tuple, range)) else options)
 
 
-randint = space.Randint
-uniform = space.Uniform
-quniform = space.QUniform
-loguniform = space.LogUniform
-qloguniform = space.QLogUniform
-normal = space.Normal
-qnormal = space.QNormal
-lognormal = space.LogNormal
-qlognormal = space.QLogNormal
+def randint(upper: int) -> space.Randint:
+    return space.Randint(upper)
+
+
+def uniform(min_value: float, max_value: float) -> space.Uniform:
+    return space.Uniform(min_value, max_value)
+
+
+def quniform(min_value: float, max_value: float, q: float) -> space.QUniform:
+    return space.QUniform(min_value, max_value, q)
+
+
+def loguniform(min_value: float, max_value: float) -> space.LogUniform:
+    """Return a log-uniform expression; ``min_value`` and ``max_value`` are the logarithms of the bounds."""
+    return space.LogUniform(min_value, max_value)
+
+
+def qloguniform(min_value: float, max_value: float, q: float) -> space.QLogUniform:
+    return space.QLogUniform(min_value, max_value, q)
+
+
+def normal(mu: float, sigma: float) -> space.Normal:
+    return space.Normal(mu, sigma)
+
+
+def qnormal(mu: float, sigma: float, q: float) -> space.QNormal:
+    return space.QNormal(mu, sigma, q)
+
+
+def lognormal(mu: float, sigma: float) -> space.LogNormal:
+    return space.LogNormal(mu, sigma)
+
+
+def qlognormal(mu: float, sigma: float, q: float) -> space.QLogNormal:
+    return space.QLogNormal(mu, sigma, q)
 
 
 class RandomParameterSampling:

@@ -201,7 +201,7 @@ class NodeFacts:
         return self._hellos[node].gpus
 
     def identify(self, pid: int) -> dict[str, Any] | None:
-        """Return the identity of an agent's process (``contract.identity``), where it is one of this machine."""
+        """Return the identity of an agent's process (``process_identity``), if it is one of this machine."""
         return None
 
     def choose_network(self) -> Network | None:

@@ -75,7 +75,7 @@ class Site(NamedTuple):
     """Whether all nodes are one machine."""
 
     reached: tuple[str, ...] | None = None
-    """As of ``values.Values``."""
+    """As of ``bound_values.Values``."""
 
     in_place: str = ""
     """The ranks' working folder when it is not a snapshot's copy."""
@@ -87,7 +87,7 @@ class Site(NamedTuple):
     """As of the plan."""
 
     kept: Mapping[str, bound_values.Kept] = {}
-    """Of inputs and outputs in datastores: ``values.Values``."""
+    """Of inputs and outputs in datastores: ``bound_values.Values``."""
 
     build: Build | None = None
     """The environment to make; ``interpreter`` is in it."""

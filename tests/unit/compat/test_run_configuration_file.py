@@ -1,6 +1,9 @@
 """v1's .runconfig files."""
 
+from collections import OrderedDict
+
 import pytest
+import yaml
 
 from drumline.compat.run_configuration.configuration import RunConfiguration
 from drumline.compat.run_configuration.environment import DockerConfiguration, PyTorchConfiguration
@@ -89,3 +92,16 @@ def test_data_in_the_file_is_missed(tmp_path):
     file.write_text("script: a.py\ndata: {}\ndataReferences:\n  images: {mode: mount}\n")
     (warning,) = RunConfiguration.load(file)._warnings
     assert "old.runconfig:3:1: dataReferences: not used" in warning
+
+
+def test_values_of_any_class_are_saved_and_what_cannot_be_leaves_the_file(tmp_path):
+    path = tmp_path / "one.runconfig"
+    config = RunConfiguration()
+    config.environment_variables = config.environment.environment_variables = OrderedDict(A="1")
+    config.save(path)
+    assert "&" not in path.read_text()
+    assert RunConfiguration.load(path).environment_variables == {"A": "1"}
+    config.script = object()
+    with pytest.raises(yaml.YAMLError):
+        config.save(path)
+    assert RunConfiguration.load(path).environment_variables == {"A": "1"}

@@ -11,9 +11,9 @@ from drumline.contract.outcome import Outcome
 from drumline.contract.steps import Window
 from drumline.control.facts.steps import StepHistory
 from drumline.control.measure import refusals, scale_run
+from drumline.control.measure.measured_sizes import RankSteps, SizeRun
 from drumline.control.measure.scale_report import build_report
 from drumline.control.measure.scale_values import keep_report, to_values
-from drumline.control.measure.measured_sizes import RankSteps, SizeRun
 from drumline.spec.jobs.command import Command
 
 

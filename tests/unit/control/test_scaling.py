@@ -7,11 +7,11 @@ import pytest
 from drumline.cli.measuring.scale import format_report
 from drumline.control.facts.steps import LatestRank
 from drumline.control.measure import scale_run
+from drumline.control.measure.measured_sizes import NodePair, RankSteps, SizeRun, reduce_run
 from drumline.control.measure.refusals import Emulation
+from drumline.control.measure.scale_prediction import RingLink, find_exposed_s, find_span_s, fit_model
 from drumline.control.measure.scale_report import build_report
 from drumline.control.measure.scale_values import list_sentences, to_values
-from drumline.control.measure.measured_sizes import NodePair, RankSteps, SizeRun, reduce_run
-from drumline.control.measure.scale_prediction import RingLink, find_exposed_s, find_span_s, fit_model
 
 MIB = 1 << 20
 BUCKETS = (MIB, MIB, MIB, MIB)

@@ -12,8 +12,7 @@ import page_libraries as libraries
 import pytest
 from starlette.requests import Request
 
-from drumline.studio import pages, serve
-from drumline.studio import page_bundle
+from drumline.studio import page_bundle, pages, serve
 from drumline.studio.page_bundle import drop_style_space, drop_types
 from drumline.studio.pages import Pages
 from drumline.studio.security import StudioSettings

@@ -18,8 +18,8 @@ from drumline.control.terminal import clean
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from drumline.control.measure.scale_report import ScaleReport
     from drumline.control.measure.measured_sizes import SizeRun
+    from drumline.control.measure.scale_report import ScaleReport
 
 _FIGURES = "scale.json"
 _MARK = b'"scaling": "'

@@ -163,9 +163,17 @@ def _convert_keys(values: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _camel_keys(source: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Return attributes under the keys of the file."""
-    return {
+    """Return attributes under the keys of the file, as YAML has them: of any class, and without anchors."""
+    values = {
         re.sub(r"_([a-z])", lambda after: after[1].upper(), name): getattr(source, name) for name in names
+    }
+    return {
+        key: dict(value)
+        if hasattr(value, "keys")
+        else list(value)
+        if isinstance(value, (list, tuple))
+        else value
+        for key, value in values.items()
     }
 
 
@@ -203,8 +211,9 @@ def save(config: Any, path: str | os.PathLike[str] | None, name: str | None) -> 
     if os.path.isdir(place):
         place = os.path.join(place, ".azureml", f"{name or 'local'}.runconfig")
         os.makedirs(os.path.dirname(place), exist_ok=True)
+    text = yaml.safe_dump(_values(config), sort_keys=False, allow_unicode=True)
     with open(place, "w", encoding="utf-8") as file:
-        yaml.safe_dump(_values(config), file, sort_keys=False, allow_unicode=True)
+        file.write(text)
 
 
 def _values(config: Any) -> dict[str, Any]:

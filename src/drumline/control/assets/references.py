@@ -63,7 +63,7 @@ class ResolvedJob(NamedTuple):
     """As ``Plan.resolved``."""
 
     kept: Mapping[str, bound_values.Kept] = {}
-    """Of inputs and outputs in datastores that are not of this machine: as of ``values.Values``."""
+    """Of inputs and outputs in datastores that are not of this machine: as of ``bound_values.Values``."""
 
     written: Mapping[str, str] = {}
     """What an output in such a datastore is called: ``azureml://datastores/blob/paths/model``."""

@@ -21,13 +21,13 @@ from drumline.contract.errors import UsageError
 from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count
+from drumline.control.answer_cache import KeptAnswers, stamp_files
 from drumline.control.facts.history import Mark, read_marks
 from drumline.control.facts.job import JobFacts
 from drumline.control.facts.metrics import FoundMetrics, MetricsReader, to_json_number
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.recovery import recover_kind
-from drumline.control.answer_cache import KeptAnswers, stamp_files
 from drumline.control.times import utc
 from drumline.tracking import runs
 from drumline.tracking.metrics import list_some_names, metric_path

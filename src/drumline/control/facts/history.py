@@ -23,6 +23,7 @@ from drumline.contract.errors import UsageError
 from drumline.contract.folder import read_plain
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_number
+from drumline.control.answer_cache import KeptAnswers, stamp_files
 from drumline.control.facts.changes import text_of
 from drumline.control.facts.ranks import cut_attempt, read_attempt
 from drumline.control.facts.steps import (
@@ -36,7 +37,6 @@ from drumline.control.facts.steps import (
     summarize_steps,
 )
 from drumline.control.jobs.lookup import folder_of, read_plan
-from drumline.control.answer_cache import KeptAnswers, stamp_files
 from drumline.control.logs.merged import group_looks, read_looks
 from drumline.control.times import utc
 

@@ -17,10 +17,10 @@ from drumline.contract.rank_variables import RankVariables
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count
 from drumline.control import terminal
+from drumline.control.answer_cache import KeptAnswers, stamp_files
 from drumline.control.facts.steps import may_have_steps, read_steps
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import folder_of, read_plan
-from drumline.control.answer_cache import KeptAnswers, stamp_files
 from drumline.control.logs.rank_log import list_earlier, read_end
 from drumline.control.times import utc
 

@@ -87,7 +87,7 @@ def limit() -> dict[str, Any]:
 
 
 def _remove(most: int, **options: Any) -> dict[str, Any]:
-    """Remove what ``pruning.prune`` chooses, and describe it."""
+    """Remove what ``cache_pruning.prune`` chooses, and describe it."""
     cache = Cache()
     is_there = os.path.isdir(cache.path)
     removal = cache_pruning.prune(cache, most, **options) if is_there else cache_pruning.Removal((), 0, 0, 0)

@@ -14,8 +14,8 @@ from drumline.control.measure.stragglers import find_slow_node, find_stragglers,
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from drumline.control.measure.refusals import Emulation
     from drumline.control.measure.measured_sizes import NodePair, SizeFacts, SizeRun
+    from drumline.control.measure.refusals import Emulation
     from drumline.control.measure.scale_prediction import StepModel
     from drumline.control.measure.stragglers import Straggler
 

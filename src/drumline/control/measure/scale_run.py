@@ -23,8 +23,8 @@ from drumline.control.facts.steps import read_steps
 from drumline.control.jobs import ending
 from drumline.control.jobs.ending import wait_for_end
 from drumline.control.jobs.job_outcome import read_outcome
-from drumline.control.measure.refusals import FEWEST_STEPS, Emulation, MemoryUse, ProcessorUse
 from drumline.control.measure.measured_sizes import NodePair, RankSteps, SizeRun
+from drumline.control.measure.refusals import FEWEST_STEPS, Emulation, MemoryUse, ProcessorUse
 from drumline.control.submission import planning
 from drumline.control.submission.run_folder import ISOLATION
 from drumline.control.submission.submit import submit

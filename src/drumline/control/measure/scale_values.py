@@ -18,9 +18,9 @@ from drumline.control.times import utc
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from drumline.control.measure.scale_report import Limit, MeasuredSize, PredictedSize, ScaleReport
     from drumline.control.measure.measured_sizes import SizeFacts
     from drumline.control.measure.scale_prediction import StepModel
+    from drumline.control.measure.scale_report import Limit, MeasuredSize, PredictedSize, ScaleReport
     from drumline.control.measure.stragglers import Straggler
 
 

@@ -9,7 +9,7 @@ from drumline.contract import installed_mpi
 from drumline.contract.errors import EngineError, NotFoundError
 from drumline.contract.plan import NodeShape, Plan
 from drumline.engines.base import JobView
-from drumline.engines.kubernetes import access, bundle, cluster_view, manifests, pods
+from drumline.engines.kubernetes import access, cluster_view, manifests, pods
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +36,8 @@ class KubernetesEngine:
         return installed_mpi.Mpi(installed_mpi.IMAGE_MPI, 0, 0, "mpirun")
 
     def warnings(self, plan: Plan) -> list[str]:
+        from drumline.engines.kubernetes import bundle
+
         return bundle.list_warnings(plan)
 
     def render(self, plan: Plan, folder: RunFolder) -> str:
@@ -50,6 +52,8 @@ class KubernetesEngine:
         from drumline.engines.kubernetes.client import ApiSilentError, find_place, open_api
 
         plan = Plan.read(folder.plan)
+        from drumline.engines.kubernetes import bundle
+
         data = bundle.make_bundle(plan, folder, secrets)
         before = cluster_view.read_place(folder)
         at = {key: before[key] for key in ("kubeconfig", "context") if key in before}

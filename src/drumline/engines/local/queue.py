@@ -2,7 +2,7 @@
 The job queue of this machine: running and waiting jobs, in order, in one small file that every supervisor may change.
 
 An entry whose supervisor is gone counts for nothing, and the next reader drops it: no daemon is needed and nothing
-leaks. Cores are counted, not named: a rank may use all cores of its node (``machine.split``).
+leaks. Cores are counted, not named: a rank may use all cores of its node (``resources.split``).
 GPUs are named, because two jobs that share a GPU run out of its memory. ``LocalAllocation`` is what one job has of it.
 """
 

@@ -76,7 +76,7 @@ _GROUP_KEY = "group"
 """In a note that is no end: this process has its first process group (``hook/group.py``)."""
 
 _LIBUV_KEY = "libuv"
-"""Beside it, and false: PyTorch has none, and the hook chose the store (``hook/store_wait.py``)."""
+"""Beside it, and false: PyTorch has none, and the hook chose the store (``hook/group.py``)."""
 
 _TRAINING_KEY = "training"
 """In a note that is no end: this process has its first optimizer (``hook/optimizer.py``)."""

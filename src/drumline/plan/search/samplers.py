@@ -13,6 +13,7 @@ import zlib
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract import extras
 from drumline.contract.errors import PlanError
 from drumline.contract.record import NamedTuple
 from drumline.plan.search import draw
@@ -89,8 +90,10 @@ class _Sobol(draw.Numbers):
     """
 
     def __init__(self, search: Search, number: int) -> None:
-        from scipy.stats import qmc  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
+        try:
+            from scipy.stats import qmc  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        except ImportError as error:
+            raise _explain(error, "rule: sobol", "sampling_algorithm.rule") from error
         paths = list(draw.by_path(search.space))
         if len(paths) > qmc.Sobol.MAXDIM:
             what = f"search_space: a Sobol sequence has {qmc.Sobol.MAXDIM} dimensions at most"
@@ -102,6 +105,11 @@ class _Sobol(draw.Numbers):
 
     def fraction(self, path: str) -> float:
         return self._point[path]
+
+
+def _explain(error: ImportError, what: str, path: str) -> PlanError:
+    """Return what is said of a package that was there, and cannot be imported."""
+    return PlanError(f"sampling_algorithm: {what}: {error}", extras.install_line("sweep"), path=path)
 
 
 def _number_of(seed: str) -> int:
@@ -116,8 +124,10 @@ def _by_optuna(search: Search, tried: Sequence[Tried]) -> draw.Numbers:
     """
     import warnings
 
-    import optuna  # type: ignore[import-not-found, unused-ignore]
-
+    try:
+        import optuna  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise _explain(error, "bayesian", "sampling_algorithm") from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
         # What is experimental in Optuna 4 is the default of Optuna 5.

@@ -131,9 +131,18 @@ class OfflineRun(RunLog):
         return []
 
     def complete(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: there is no job, and what is logged is printed at once."""
+        """Do nothing: there is no job."""
 
-    add_properties = cancel = fail = flush = complete
+    fail = complete
+
+    def add_properties(self, properties: dict[str, str]) -> None:
+        """Do nothing: there is no job."""
+
+    def cancel(self) -> None:
+        """Do nothing: there is no job."""
+
+    def flush(self, timeout_seconds: float = 300) -> None:
+        """Do nothing: what is logged is printed at once."""
 
     def _emit(self, kind: str, name: str, value: Any) -> None:
         print(f"Attempted to log {kind} metric {name}:\n{value}")

@@ -171,8 +171,10 @@ class Cache:
         if not found.version or found.size < 0:
             return ""
         digest = str((read_json(self._entry_path(name, found)) or {}).get("digest", ""))
+        if not is_digest(digest):
+            return ""
         with self.in_use():
-            return digest if is_digest(digest) and self.use(digest, found.size) else ""
+            return digest if self.use(digest, found.size) else ""
 
     def note_digest(self, name: str, uri: str, found: Object, digest: str) -> None:
         """Note which content an object has. ``uri``: without secrets."""
@@ -262,7 +264,7 @@ def read_json(path: str) -> dict[str, Any] | None:
     """Return the JSON object in a file; None if it is missing or damaged."""
     try:
         # A job of this user can put a pipe there, for which nobody is to wait.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
             data = json.loads(file.read(_MOST_BYTES) or b"")
     except (OSError, ValueError, RecursionError):
         return None

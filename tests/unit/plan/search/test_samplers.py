@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from drumline.contract.errors import PlanError
 from drumline.plan.search import samplers
 from drumline.plan.search.samplers import Tried, next_params
 from drumline.plan.search.sweep_request import Search
@@ -123,3 +125,15 @@ def test_a_sampler_is_quick_at_the_most_trials():
     assert samplers._MISSES == 100
     whole = [Tried({"lr": 0.1 + n, "batch": 16, "layers": 1}, 1.0, is_over=True) for n in range(999)]
     assert next_params(search(), whole) is not None
+
+
+@pytest.mark.parametrize(
+    ("package", "asked"),
+    [("scipy.stats", search(rule="sobol")), ("optuna", search("bayesian"))],
+    ids=["scipy", "optuna"],
+)
+def test_a_package_that_cannot_be_imported_is_a_refusal(monkeypatch, package, asked):
+    """It may have been there when the sweep was submitted, whose driver is not to end with its trials."""
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(PlanError, match=f"sampling_algorithm: .*import of {package} halted"):
+        next_params(asked, [])

@@ -282,9 +282,12 @@ class Run(RunLog, RunFiles):
             cancel(self.id)
 
     def complete(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: a job ends as its ranks do, and what is logged is written at once."""
+        """Do nothing: a job ends as its ranks do."""
 
-    fail = flush = complete
+    fail = complete
+
+    def flush(self, timeout_seconds: float = 300) -> None:
+        """Do nothing: what is logged is written at once."""
 
     def tag(self, key: str, value: str | None = None) -> None:
         text = str(value or "")

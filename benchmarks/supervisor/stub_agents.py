@@ -16,6 +16,8 @@ import sys
 import time
 from typing import Any
 
+from drumline.contract import channel
+from drumline.contract import events as e
 from drumline.contract import messages as m
 from drumline.contract.evidence import ExitEvidence
 
@@ -52,10 +54,10 @@ class Stubs:
                 "speed_mbps": 400_000,
                 "virtual": False,
             }
-            m.send(
+            channel.send(
                 peer,
                 m.Hello(
-                    secret, node, m.compute_version(), m.find_package(), os.getpid(), address, "cgroup",
+                    secret, node, channel.compute_version(), channel.find_package(), os.getpid(), address, "cgroup",
                     host=f"node-{node:04d}", interfaces=[names], reached={"10.0.0.0": address}, machine=str(node),
                 ),
             )  # fmt: skip
@@ -102,25 +104,30 @@ class Stubs:
     def _answer(self, node: int, peer: socket.socket, line: dict[str, Any]) -> None:
         kind, now = line["type"], time.monotonic()
         if kind == "PrepareNode":
-            m.send(peer, m.NodePrepared(dict.fromkeys(line["ports"], 20000), 20_001))
+            channel.send(peer, m.NodePrepared(dict.fromkeys(line["ports"], 20000), 20_001))
         elif kind == "ConnectToFirst":
-            m.send(peer, m.ConnectedToFirst(""))
+            channel.send(peer, m.ConnectedToFirst(""))
         elif kind == "ReadClock":
-            m.send(peer, m.ClockRead(now))
+            channel.send(peer, m.ClockRead(now))
         elif kind == "LaunchRanks":
             self.times["launched"] = now
             peer.sendall(
-                b"".join(m.encode(m.RankStarting(rank, 1000 + rank, now)) for rank in self._ranks(node))
+                b"".join(
+                    channel.encode(e.RankStarted(now, rank, m.HERE, 1000 + rank))
+                    for rank in self._ranks(node)
+                )
             )
         elif kind == "PollProgress":
-            ranks = [m.RankProgress(rank, 1, 1.0, 0, 0.0, 0, []) for rank in self._ranks(node)]
-            m.send(peer, m.ProgressPolled(line["id"], ranks, 0.0, 0))
+            ranks = [m.RankProgress(rank, 1, 1.0, 0, 0.0, 0, [], m.Activity()) for rank in self._ranks(node)]
+            channel.send(peer, m.ProgressPolled(line["id"], ranks, 0.0, 0))
         elif kind == "InspectRanks":
-            m.send(peer, m.RanksInspected([m.RankInspection(rank, [], None) for rank in self._ranks(node)]))
+            channel.send(
+                peer, m.RanksInspected([m.RankInspection(rank, [], None) for rank in self._ranks(node)])
+            )
         elif kind == "TerminateRanks" and self._end == "lost":
-            peer.sendall(b"".join(m.encode(self._ended(rank, 15)) for rank in self._ranks(node)))
+            peer.sendall(b"".join(channel.encode(self._ended(rank, 15)) for rank in self._ranks(node)))
         elif kind == "EmptyNode":
-            m.send(peer, m.NodeEmptied([]))
+            channel.send(peer, m.NodeEmptied([]))
 
     def _ranks(self, node: int) -> range:
         return range(node * self._procs, (node + 1) * self._procs)
@@ -132,7 +139,7 @@ class Stubs:
                     self.times["closed"] = time.monotonic()
                     self._drop(descriptor)
                 continue
-            peer.sendall(b"".join(m.encode(self._ended(rank)) for rank in self._ranks(node)))
+            peer.sendall(b"".join(channel.encode(self._ended(rank)) for rank in self._ranks(node)))
         self.times["ended"] = time.monotonic()
 
     def _ended(self, rank: int, signal: int | None = None) -> m.RankEnded:

@@ -181,14 +181,14 @@ def _decompress(compressed: Compressed) -> dict[str, Any]:
 
 
 def decode_for_agent(line: dict[str, Any]) -> ToAgent:
-    """Return the message of a line that ``channel.Lines`` has read. Raises ChannelError."""
+    """Return the message of a line that ``Lines`` has read, which is changed. Raises ChannelError."""
     if line["type"] == Compressed.__name__:
         line = _decompress(_decode(line, {Compressed.__name__: Compressed}))
     return cast("ToAgent", _decode(line, _TO_AGENT))
 
 
 def decode_from_agent(line: dict[str, Any]) -> FromAgent:
-    """Return the message of a line that ``channel.Lines`` has read. Raises ChannelError."""
+    """Return the message of a line that ``Lines`` has read, which is changed. Raises ChannelError."""
     return cast("FromAgent", _decode(line, _FROM_AGENT))
 
 

@@ -185,7 +185,7 @@ class WarmSettings(NamedTuple):
 
 class LaunchRanks(NamedTuple):
     """
-    Start the ranks of the node, or the launcher that asks for them. Answers: ``RankStarting`` and ``RankEnded`` for
+    Start the ranks of the node, or the launcher that asks for them. Answers: ``RankStarted`` and ``RankEnded`` for
     each rank, ``LauncherExited``.
     """
 

@@ -433,12 +433,13 @@ class Plan(NamedTuple):
             if data.get("launcher"):
                 data["launcher"].pop("own_host_names", None)  # Earlier plans have it.
             plan: Plan = read_record(cls, data)
+            tasks = [task for node in plan.nodes for task in node.ranks]
         except (TypeError, LookupError, AttributeError, RecursionError) as error:
             from drumline.contract.errors import DamagedError
 
             raise DamagedError(f"the plan is damaged: {type(error).__name__}: {error}") from error
-        for task in (task for node in plan.nodes for task in node.ranks):
-            parts = str(task.log).split("/")
+        for task in tasks:
+            parts = task.log.split("/") if isinstance(task.log, str) else ()
             # A job can write a plan too.
             if len(parts) != 2 or any(part in ("", ".", "..") for part in parts):
                 raise ValueError(f"the log {task.log!r} is not in the run folder")

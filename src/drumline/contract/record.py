@@ -155,7 +155,7 @@ _LAYOUTS: dict[type, tuple[dict[str, tuple[type, ...]], dict[str, Callable[[Any]
 def read_record(kind: type[Any], data: dict[str, Any]) -> Any:
     """
     Return the record of a JSON object, which is changed. Raises TypeError for values of other types and for fields that
-    are missing, KeyError for unknown ones.
+    are missing, KeyError for unknown ones. Of records inside of it, the fields that are lists or records are checked.
     """
     types = list_types(kind)
     for name, value in data.items():
@@ -173,14 +173,18 @@ def list_types(kind: type[Any]) -> dict[str, tuple[type, ...]]:
 
 def _make_record(kind: type[Any], value: Any) -> Any:
     """Make a record of an object, or of the array of its fields, as a record inside of another one may be."""
-    converts = (_LAYOUTS.get(kind) or _read_layout(kind))[1]
-    if type(value) is list:
+    types, converts = _LAYOUTS.get(kind) or _read_layout(kind)
+    if type(value) is list and len(value) <= len(kind._fields):
         if not converts:
             return kind(*value)
         value = dict(zip(kind._fields, value))
+    if type(value) is not dict:
+        raise TypeError(f"{str(value)[:50]!r} is no {kind.__name__}")
     for name, convert in converts.items():
-        if value.get(name) is not None:
-            value[name] = convert(value[name])
+        if name in value:
+            if type(value[name]) not in types[name]:
+                raise TypeError(f"{name} is {str(value[name])[:50]!r}")
+            value[name] = None if value[name] is None else convert(value[name])
     return kind(**value)
 
 

@@ -34,7 +34,7 @@ _PARENT = "JPY_PARENT_PID"
 """Of every kernel and what it starts: the process that has started the kernel."""
 
 _MOST_ANCESTORS = 100
-_MAX_BYTES = 1 << 20
+_MAX_BYTES = 1 << 23
 
 
 def restore_environment() -> dict[str, str]:

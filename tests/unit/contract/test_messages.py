@@ -141,3 +141,20 @@ def test_a_field_more_is_another_version(monkeypatch):
     assert channel.describe_difference({}).startswith(
         "another version of drumline, from an unknown folder, than the one here"
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"type": "ProgressPolled", "poll": 1, "ranks": [5], "began": 0.0, "took": 0},
+        {"type": "ConnectionsListed", "ranks": [7]},
+        {"type": "ConnectionsListed", "ranks": [[0, None, 3, 4]]},
+        {"type": "RanksInspected", "ranks": None},
+    ],
+    ids=lambda line: f"{line['type']} {line['ranks']}",
+)
+def test_a_record_within_a_message_that_is_none_is_refused(line):
+    """One agent whose words are wrong is given up, and the job's supervisor goes on."""
+    fields = getattr(m, line["type"])._fields
+    with pytest.raises(ChannelError):
+        channel.decode_from_agent({**dict.fromkeys(fields, 0), **line})

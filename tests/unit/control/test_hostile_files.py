@@ -166,13 +166,22 @@ def others(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "log", ["/etc/passwd", "../../x", "user_logs/../../x", "a/b/c", "x", "user_logs/", 7]
+    "log", ["/etc/passwd", "../../x", "user_logs/../../x", "a/b/c", "x", "user_logs/", 7, ["a/b"]]
 )
 def test_a_plan_whose_logs_are_elsewhere_is_refused(job, log):
     plan = json.loads(job.plan.to_json())
     plan["nodes"][0]["ranks"][0]["log"] = log
     job.folder.write(job.folder.plan, json.dumps(plan))
     with pytest.raises(DrumlineError, match="is not in the run folder"):
+        lookup.read_plan(job.folder)
+
+
+@pytest.mark.parametrize("field", ["ranks", "cores"])
+def test_a_plan_whose_lists_are_none_is_damaged(job, field):
+    plan = json.loads(job.plan.to_json())
+    plan["nodes"][0][field] = None
+    job.folder.write(job.folder.plan, json.dumps(plan))
+    with pytest.raises(DrumlineError, match="damaged"):
         lookup.read_plan(job.folder)
 
 

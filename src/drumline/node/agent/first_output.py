@@ -130,8 +130,8 @@ class FirstOutputWatcher:
         group = failures.find_first_group(lines, awaited.since, now)
         if group is not None:
             formed_at, backend, has_older_store = group
-            self._tell_once(e.GroupFormed(formed_at, rank, m.HERE, backend))
-            if has_older_store:
+            is_new = self._tell_once(e.GroupFormed(formed_at, rank, m.HERE, backend))
+            if is_new and has_older_store:
                 self._tell(e.JobWarned(formed_at, "libuv", _OLDER_STORE))
         if failures.ends_with_exception(lines, awaited.since, now):
             self._tell(m.ExceptionSeen(rank))
@@ -142,11 +142,14 @@ class FirstOutputWatcher:
         if self._inotify is not None:
             self._inotify.leave(awaited.file)
 
-    def _tell_once(self, message: m.TrainingSeen | e.GroupFormed) -> None:
+    def _tell_once(self, message: m.TrainingSeen | e.GroupFormed) -> bool:
+        """Tell of it, unless one of its kind was told of this rank; return whether it was told."""
         told = self._noted.setdefault(message.rank, set())
-        if type(message) not in told:
+        is_new = type(message) not in told
+        if is_new:
             told.add(type(message))
             self._tell(message)
+        return is_new
 
     def _watch(self, file: str, *, once: bool) -> None:
         if self._inotify is None:

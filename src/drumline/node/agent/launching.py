@@ -15,6 +15,7 @@ from drumline.contract import events as e
 from drumline.contract import installed_mpi
 from drumline.contract import messages as m
 from drumline.contract.record import NamedTuple
+from drumline.contract.words import read_count
 from drumline.node.agent import processes
 from drumline.node.agent.environment import SHARED_MEMORY_VARIABLES
 from drumline.node.launcher import launcher_log, ssh_shim
@@ -122,7 +123,9 @@ class Launching:
     def _on_request(self, caller: int, words: list[bytes]) -> None:
         if words[0] == b"rank" and self._environment.launch.by_launcher:
             self._start_rank(caller, words[1:])
-        elif words[0] in (b"shell", b"daemon") and len(words) == 6 and words[2].isdigit():
+        elif (
+            words[0] in (b"shell", b"daemon") and len(words) == 6 and words[2].isdigit() and len(words[2]) < 6
+        ):
             host, port, token, command, has_input = (os.fsdecode(word) for word in words[1:])
             self._asking.add(caller)
             back = (self._address, int(port), token)
@@ -166,8 +169,7 @@ class Launching:
         else:
             self._experiment_count += 1
             self._experiments[caller] = name
-            is_number = number.isascii() and number.isdigit()
-            self._tell(e.ExperimentBegan(time.monotonic(), name, int(number) if is_number else None))
+            self._tell(e.ExperimentBegan(time.monotonic(), name, read_count(number)))
 
     def _on_gone(self, caller: int) -> None:
         """Tell the supervisor that a process was killed which stood for a rank, or for something that it asked for."""

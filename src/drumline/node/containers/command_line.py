@@ -181,7 +181,8 @@ _LIMITS = {
 
 def gather_facts(told: Mapping[str, Any], pid_file: str) -> HostFacts:
     has_gpus = bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
-    nodes = [path for path in sorted(glob.glob("/dev/nvidia*")) if stat.S_ISCHR(os.stat(path).st_mode)]
+    paths = sorted(glob.glob("/dev/nvidia*")) if has_gpus else ()
+    nodes = [path for path in paths if stat.S_ISCHR(os.stat(path).st_mode)]
     cores = os.sched_getaffinity(0)
     return HostFacts(
         name=f"drumline-{os.urandom(8).hex()}",

@@ -175,7 +175,8 @@ def _scan_descriptor(path: str, found: _Processes) -> None:
             found.sockets.add(int(target[8:-1]))
         elif target.startswith(f"/memfd:{COUNTS_NAME}"):
             data = process_usage.read_bytes(path, COUNTS.size)
-            found.counts[os.stat(path).st_ino] = list(COUNTS.unpack(data.ljust(COUNTS.size, b"\0")))
+            is_whole = len(data) == COUNTS.size
+            found.counts[os.stat(path).st_ino] = list(COUNTS.unpack(data if is_whole else bytes(COUNTS.size)))
         elif target.startswith(f"/memfd:{STACKS_NAME}"):
             memory = os.stat(path)
             found.stacks[memory.st_ino] = memory.st_size

@@ -277,19 +277,26 @@ def find_calls(code: CodeType, at: int, line: int) -> list[tuple[str, str]]:
     """
     with open(code.co_filename, "rb") as source:
         lines = source.read().splitlines(True)
-    if sys.version_info < (3, 11):
+    place: Any = (None,)
+    if sys.version_info >= (3, 11):
+        from itertools import islice
+
+        place = next(islice(code.co_positions(), at // 2, None))
+    if None in place:  # or with -X no_debug_ranges
         from re import findall
 
         found = findall(r"(?:(\w+)(?:\.\w+)*\.)?(\w+)\(", lines[line - 1].decode("utf-8", "replace"))
         return [(name, root or name) for root, name in found]
-    from itertools import islice
-
-    place: Any = next(islice(code.co_positions(), at // 2, None))
     first, last, begin, end = place
     lines = lines[first - 1 : last]
     lines[-1] = lines[-1][:end]
-    text = b"(%s)" % b"".join(lines)[begin:]
-    expression: Any = compile(text, "<drumline>", "eval", _ONLY_TREE).body.func
+    # Without the arguments: compiling a text in them may warn in the program's log.
+    text, depth = b"".join(lines)[begin:], 0
+    for index in range(len(text) - 1, -1, -1):
+        depth += {b")": 1, b"(": -1}.get(text[index : index + 1], 0)
+        if not depth:
+            break
+    expression: Any = compile(b"(%s)" % text[:index], "<drumline>", "eval", _ONLY_TREE).body
     name = getattr(expression, "attr", None)
     while hasattr(expression, "value"):
         expression = expression.value

@@ -267,7 +267,7 @@ _ANY_FOLDER = (
 )
 """
 Modules that ask which folder they are imported in, and make of it what is of no account, or each rank's
-(``warm_rank.py``).
+(``warm.py``).
 """
 
 

@@ -241,7 +241,7 @@ def judge(folder: str, code: int) -> tuple[str, str]:
 
 def find_exception(lines: list[str]) -> str:
     """
-    Return the exception that ended the first traceback, and the host that it is of; empty: there is none.
+    Return the exception that ended the first whole traceback, and the host that it is of; empty: there is none.
 
     >>> find_exception(["h1: [rank3]: Traceback (most recent call last):", "h1: [rank3]:   File", "h1: [rank3]: E: no"])
     'E: no (rank 3 on h1)'
@@ -249,15 +249,15 @@ def find_exception(lines: list[str]) -> str:
     import re
 
     label, text = r"^(?:(\S+): )?(?:\[rank(\d+)\]: ?)?", "\n".join(lines)
-    begin = re.search(label + r"(?=Traceback \(most recent call last\):$)", text, re.MULTILINE)
-    if not begin:
-        return ""
-    # Lines of other ranks and nodes may stand between those of a traceback.
-    last = re.compile(rf"^{re.escape(begin[0])}([A-Za-z_][\w.]*(?::.*)?)$", re.MULTILINE)
-    raised = last.search(text, begin.end() + len("Traceback (most recent call last):"))
-    host, rank = begin.groups()
-    who = " on ".join(name for name in (f"rank {rank}" if rank else "", host or "") if name)
-    return raised[1].strip() + (f" ({who})" if who else "") if raised else ""
+    for begin in re.finditer(label + r"(?=Traceback \(most recent call last\):$)", text, re.MULTILINE):
+        # Lines of other ranks and nodes may stand between those of a traceback; a rank that was killed has no last one.
+        last = re.compile(rf"^{re.escape(begin[0])}([A-Za-z_][\w.]*(?::.*)?)$", re.MULTILINE)
+        raised = last.search(text, begin.end() + len("Traceback (most recent call last):"))
+        if raised:
+            host, rank = begin.groups()
+            who = " on ".join(name for name in (f"rank {rank}" if rank else "", host or "") if name)
+            return raised[1].strip() + (f" ({who})" if who else "")
+    return ""
 
 
 def _find_number(folder: str) -> str:

@@ -25,7 +25,8 @@ import sys
 import time
 from typing import Any, Optional
 
-from drumline.contract.folder import write_whole
+from drumline.contract.errors import DAMAGED
+from drumline.contract.folder import load_plain, write_whole
 from drumline.contract.record import NamedTuple
 from drumline.linux import kernel, process_usage
 from drumline.node.warm import pool_folder
@@ -81,8 +82,9 @@ class WarmPool:
         whichever warm pool found it. It is a help alone, and looked at again whenever something is imported.
         """
 
-        with contextlib.suppress(OSError, ValueError), open(self._learned_path, encoding="utf-8") as file:
-            self._learned = json.load(file)
+        with contextlib.suppress(*DAMAGED):
+            known = json.loads(load_plain(self._learned_path))
+            self._learned = {key: entry for key, entry in known.items() if _is_learned(entry)}
         self._poller = select.poll()
         self._is_told = self._had_any = False
 
@@ -230,6 +232,7 @@ class WarmPool:
         known = set(one.spec["skip"])
         if tainted - known and one.round < _MAX_ROUNDS:
             learned = {"skip": sorted(known | tainted), "closure": message.get("closure", [])}
+            self._learned.pop(one.key, None)
             self._learned = dict([*self._learned.items(), (one.key, learned)][-_MAX_PROGRAMS:])
             with contextlib.suppress(OSError):
                 write_whole(self._learned_path, json.dumps(self._learned))
@@ -310,6 +313,11 @@ def _compute_key(spec: dict[str, Any]) -> str:
     names = ("python", "argv0", "flags", "target", "imports", "env", "free", "bound", "skip")
     text = json.dumps([*(spec[name] for name in names), len(spec["cores"])], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _is_learned(entry: Any) -> bool:
+    lists = [entry.get(name) for name in ("skip", "closure")] if isinstance(entry, dict) else [None]
+    return all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists)
 
 
 def leave_out_packages(spec: dict[str, Any], learned: dict[str, Any]) -> dict[str, Any]:

@@ -94,8 +94,8 @@ class Broken(NamedTuple):
 
 class DaemonsChanged(NamedTuple):
     """
-    Another number of daemons runs of an MPI's launcher that the job's own command has started. ``lost``: one that was
-    killed, without which ranks cannot go on; None where the command has gone on since.
+    The number of daemons that run now, of an MPI's launcher that the job's own command has started. ``lost``: one that
+    was killed, without which ranks cannot go on; None where the command has gone on since.
     """
 
     running: int

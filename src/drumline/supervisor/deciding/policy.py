@@ -158,10 +158,10 @@ class Policy:
             case h.Broken():
                 return self._on_broken(event)
             case h.DaemonsChanged():
+                has_fewer = event.running < self._daemons.running
                 self._daemons = event
-                return (
-                    self._complete_when_done() if self._phase in _ALIVE and not self._ranks.has_failed else []
-                )
+                goes_on = self._phase in _ALIVE and not self._ranks.has_failed
+                return self._complete_when_done() if has_fewer and goes_on else []
             case h.LauncherEnded():
                 return self._on_launcher_ended(event)
             case h.Emptied():

@@ -63,13 +63,13 @@ def encode(value: Any) -> bytes:
     if isinstance(value, dict):
         return (
             b"{"
-            + b",".join(_encode_whole(str(key)) + b":" + _encode_list(one) for key, one in value.items())
+            + b",".join(_encode_whole(str(key)) + b":" + _encode_value(one) for key, one in value.items())
             + b"}"
         )
     return _encode_whole(value)
 
 
-def _encode_list(value: Any) -> bytes:
+def _encode_value(value: Any) -> bytes:
     if isinstance(value, list) and len(value) >= _LONG:
         return b"[" + b",".join(map(_encode_whole, value)) + b"]"
     return _encode_whole(value)

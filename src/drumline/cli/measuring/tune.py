@@ -82,20 +82,19 @@ def _add_arguments(parser: Parser) -> None:
 def _tune(arguments: Namespace) -> int:
     from drumline.control.jobs import lookup
     from drumline.control.measure import tune_results, tune_sweep
-    from drumline.control.measure import tune_sweep as requests
 
     if arguments.file in ("-", "/dev/stdin"):
         raise UsageError("the file that won is made of the job file, which needs a name", "-f FILE")
     output.check_query(arguments.query)
     request = _make_request(arguments)
-    requests.check_request(request)
+    tune_sweep.check_request(request)
     job = load_job_file(arguments.file, arguments.set)
     path = arguments.write or f"{os.path.splitext(arguments.file)[0]}.tuned.yml"
     tune_results.check_target(path, is_named=bool(arguments.write), source=arguments.file)
     # The file that won has none of what this command alone was given.
     measured = copy.deepcopy(job)
     set_ways_to_run(measured, arguments)
-    started = tune_sweep.start(requests.make_sweep(measured, request), again=arguments.again)
+    started = tune_sweep.start(tune_sweep.make_sweep(measured, request), again=arguments.again)
     output.print_warnings(started.warnings)
     tuning = tune_results.read_tuning(started.folder)
     _tell(_describe_start(started.folder.name, started.how, tuning))

@@ -220,7 +220,7 @@ def _list_folders(folders: Sequence[MeasuredFolder]) -> list[str]:
 
 
 def _format_parts(facts: JobFacts, width: int) -> list[str]:
-    if not facts.parts:
+    if facts.outcome.kind == "command":
         return []
     table = format_table(facts, facts.parts[:_MOST_PARTS], width)
     if len(facts.parts) > _MOST_PARTS:

@@ -361,8 +361,11 @@ def _run_builder(wanted: Build, log: int, *, is_forced: bool) -> dict[str, Any]:
             os.killpg(process.pid, signal.SIGKILL)
         raise
     lines = output.splitlines()
-    message: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-    return message
+    try:
+        message = json.loads(lines[-1]) if lines else {}
+    except ValueError:
+        message = {}
+    return message if isinstance(message, dict) else {}
 
 
 def state_of(environment: Environment) -> dict[str, Any]:

@@ -7,6 +7,7 @@ not safe for a terminal.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -454,7 +455,17 @@ def choose_next(facts: JobFacts, *, has_metrics: bool) -> str:
 
 def _has_files(path: str) -> bool:
     """Return whether there is a file below a folder, as far as it is looked through."""
-    return any(files for _, _, files in islice(os.walk(path), _MOST_FILES))
+    left, seen = [path], 0
+    while left and seen <= _MOST_FILES:
+        # Removed meanwhile, or not ours to read.
+        with contextlib.suppress(OSError), os.scandir(left.pop()) as entries:
+            for entry in islice(entries, _MOST_FILES):
+                seen += 1
+                if entry.is_file(follow_symlinks=False):
+                    return True
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+    return False
 
 
 def _choose_next_part(facts: JobFacts, name: str) -> str:

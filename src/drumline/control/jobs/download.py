@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.contract.hiding import hide_secrets
+from drumline.contract.plan import Plan
 from drumline.contract.words import format_size
 from drumline.control.jobs import job_outputs
 from drumline.control.jobs.job_outcome import explain_pruned, read_outcome
@@ -131,6 +132,8 @@ def _check_parts(folder: RunFolder, outcome: Outcome, target: str) -> None:
 
 def _list_everything(folder: RunFolder, pruned: Mapping[str, float]) -> tuple[dict[str, str], list[str]]:
     """Return where the named outputs are, by the path that they are copied to, and why others cannot be copied."""
+    if not os.path.exists(folder.graph):
+        Plan.read(folder.plan)  # One that is damaged, or of a newer format, names outputs that nobody knows.
     found, missing = {}, []
     for name in job_outputs.list_named(folder):
         try:

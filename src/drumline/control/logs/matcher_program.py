@@ -21,6 +21,9 @@ _MEMORY = 1 << 30
 def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whoever has started us may have ignored or blocked it.
+    signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGVTALRM])
     pattern, flags = json.loads(_receive())
     try:
         search = re.compile(pattern, flags).search

@@ -3,7 +3,7 @@ Lines that hold a text or match a regular expression.
 
 A text is searched for in this process. A regular expression may backtrack for longer than anybody lives, and Python
 cannot be stopped in it, so a process of its own matches (``matcher_program``), which the kernel kills at a limit of
-CPU time.
+CPU time, and this process after ten times as long.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 LIMIT_S = 2.0
 """CPU time for one block of lines. A good expression takes a hundredth of it."""
+
+_WALL_FACTOR = 10.0
+"""A busy machine is slow; a process that was stopped answers nobody."""
 
 
 class Matcher:
@@ -102,12 +106,17 @@ class Matcher:
         assert self._process
         assert self._process.stdin
         assert self._process.stdout
+        killer = threading.Timer(_WALL_FACTOR * max(limit_s, 1.0), self._process.kill)
+        killer.daemon = True
+        killer.start()
         try:
             self._process.stdin.write(json.dumps([limit_s, len(data)]).encode() + b"\n" + data)
             self._process.stdin.flush()
             return json.loads(self._process.stdout.readline())
         except (OSError, ValueError):
             return None
+        finally:
+            killer.cancel()
 
 
 def _make_search(text: bytes, flags: int) -> Callable[[bytes, int], int]:

@@ -34,7 +34,7 @@ def check_choice(folder: RunFolder, choice: LogChoice, ranks: str, nodes: str) -
     for option, value in (("rank", ranks), ("node", nodes), ("attempt", choice.attempt)):
         if value not in ("", None):
             raise UsageError(
-                f"--{option}: this job has no ranks, its steps have", "give the name of a step's job"
+                f"--{option}: this job has no ranks, its steps have", "drumline job logs NAME_OF_A_STEPS_JOB"
             )
     return choice
 

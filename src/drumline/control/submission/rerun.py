@@ -68,7 +68,7 @@ def prepare_rerun(
     if compute:
         from drumline.control.machine import computes
 
-        settings = spec.get("settings") or {}
+        settings = spec["settings"] if isinstance(spec.get("settings"), dict) else {}
         holder, key = (settings, "default_compute") if settings.get("default_compute") else (spec, "compute")
         holder[key] = computes.refer_to(compute)
     return prepare(folder, spec, list(changes), _Wish(code, bool(compute), new_name))

@@ -63,7 +63,8 @@ def list_environments(root: str) -> Iterator[Content]:
         with contextlib.suppress(OSError):
             used = os.lstat(marker if os.path.exists(marker) else path).st_mtime
             made = RunFolder(path).read_json(marker) or {}
-            recipe, kind = made.get("recipe") or {}, str(made.get("kind") or "")
+            recipe, kind = made.get("recipe"), str(made.get("kind") or "")
+            recipe = recipe if isinstance(recipe, dict) else {}
             is_ours = kind in CONTAINERS and kind != "apptainer" and recipe.get("is_made")
             image = str(recipe.get("image") or "") if is_ours else ""
             yield Content(path, root, used, kind if image else "", image)
@@ -98,7 +99,8 @@ def find_needed(roots: Iterable[str], jobs: StoredJobs, gone: Collection[str]) -
         for name in stored_jobs.list_names(jobs_of_root):
             link = os.path.join(jobs_of_root, name)
             path = os.path.realpath(link)
-            if path in left or os.path.islink(link) or not os.path.isdir(link):
+            # What cannot be looked at may need anything.
+            if path in left or os.path.islink(link) or os.path.isfile(link):
                 continue
             job = by_path.get(path) or stored_jobs.read_job(RunFolder(path))
             digests = job.digests if job else stored_jobs.read_digests(RunFolder(path))

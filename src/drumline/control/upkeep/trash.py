@@ -133,7 +133,8 @@ def complete_interrupted(where: str, roots: Collection[str]) -> list[str]:
         for name in _FOLDERS_ELSEWHERE:
             bins += _list_bins(os.path.join(root, name), _TRASH_ELSEWHERE)
     journals = [RunFolder(path).read_json(os.path.join(path, _JOURNAL)) or {} for path in _list_bins(where)]
-    for entry in [entry for journal in journals for entry in journal.get("jobs") or ()]:
+    lists = [jobs for journal in journals if isinstance(jobs := journal.get("jobs"), list)]
+    for entry in [entry for jobs in lists for entry in jobs]:
         if not isinstance(entry, dict):
             continue
         name, created, metrics = str(entry.get("name")), entry.get("created"), str(entry.get("metrics") or "")

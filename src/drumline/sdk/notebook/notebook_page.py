@@ -161,7 +161,8 @@ def _metrics(series: Sequence[Series]) -> Markup:
 def _trials(trials: Sequence[TrialFacts], metric_name: str) -> Markup:
     names = list(dict.fromkeys(str(key) for trial in trials for key in trial.params))[:_MOST_PARAMETERS]
     rows = []
-    for trial in trials[:_MOST_TRIALS]:
+    ranked = sorted(trials, key=lambda trial: (trial.rank is None, trial.rank or 0))
+    for trial in ranked[:_MOST_TRIALS]:
         name, metric = shorten(trial.trial, 50), format_number(trial.metric)
         state = "Stopped early" if trial.stopped_early else trial.status
         is_best = trial.rank == 1

@@ -30,7 +30,7 @@ MOST_FILES = 14
 LATE_IMPORTS = {
     "cli": (
         "a verb loads its own modules, help and completion none; a cell of a notebook, the environment of its kernel",
-        "cli contract control engines linux spec supervisor",
+        "cli contract control engines linux spec store supervisor",
     ),
     "contract": ("errors of a state directory that most processes never meet", "contract"),
     "control": (

@@ -9,10 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from drumline.cli.arguments import Parser, ParserMade, enter_workspace
-from drumline.contract import folder
 from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
-from drumline.store.asset_versions import LATEST, Records
 
 if TYPE_CHECKING:
     import argparse
@@ -298,6 +296,9 @@ class _Place:
             return [name for name in self._list_all(kind) if _PLAIN_NAME.fullmatch(name)]
 
     def _list_all(self, kind: str) -> Iterable[str]:
+        from drumline.contract import folder
+        from drumline.store.asset_versions import LATEST, Records
+
         if kind == "job":
             return _list_jobs()
         if kind == "compute":
@@ -338,6 +339,7 @@ class _Place:
 
 def _list_jobs() -> list[str]:
     """Return the names of jobs, newest first."""
+    from drumline.contract import folder
     from drumline.control.jobs.lookup import all_names
 
     jobs = os.path.join(folder.home(), "jobs")

@@ -82,7 +82,7 @@ class WarmPool:
         whichever warm pool found it. It is a help alone, and looked at again whenever something is imported.
         """
 
-        with contextlib.suppress(*DAMAGED):
+        with contextlib.suppress(OSError, *DAMAGED):
             known = json.loads(load_plain(self._learned_path))
             self._learned = {key: entry for key, entry in known.items() if _is_learned(entry)}
         self._poller = select.poll()

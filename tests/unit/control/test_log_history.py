@@ -1,6 +1,7 @@
 """Which part of logs is shown: real files, of which as little is read as need be."""
 
 import os
+import signal
 import time
 from types import SimpleNamespace
 
@@ -225,6 +226,27 @@ def test_lines_are_found_by_a_pattern(pattern, found):
 def test_a_pattern_with_a_newline_is_refused():
     with pytest.raises(UsageError, match="has a newline"):
         Matcher("one\ntwo")
+
+
+@pytest.mark.parametrize("lines", [b"x\n", b"x\n" * 1_000_000], ids=["an answer", "lines"])
+def test_a_search_ends_though_its_process_was_stopped(monkeypatch, lines):
+    """What waits for an answer, or for room in the pipe, waits for so long and no longer."""
+    with Matcher("^x") as matcher:
+        monkeypatch.setattr(matching, "_WALL_FACTOR", 0.2)
+        os.kill(matcher._process.pid, signal.SIGSTOP)
+        with pytest.raises(UsageError, match="takes too long on these lines"):
+            matcher.select(lines)
+
+
+def test_a_search_has_its_limit_where_its_signal_was_blocked():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGVTALRM])
+    try:
+        with Matcher("(a+)+$") as matcher:
+            assert matcher.find(b"a" * 40 + b"b\n", 0.2) is None
+            assert matcher._process.wait() == -signal.SIGVTALRM
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
 
 
 def test_a_pattern_that_is_none_is_explained():

@@ -9,10 +9,12 @@ CPU time, and this process after ten times as long.
 from __future__ import annotations
 
 import json
+import os
 import re
+import select
 import subprocess
 import sys
-import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
@@ -106,17 +108,41 @@ class Matcher:
         assert self._process
         assert self._process.stdin
         assert self._process.stdout
-        killer = threading.Timer(_WALL_FACTOR * max(limit_s, 1.0), self._process.kill)
-        killer.daemon = True
-        killer.start()
+        deadline = time.monotonic() + _WALL_FACTOR * max(limit_s, 1.0)
         try:
-            self._process.stdin.write(json.dumps([limit_s, len(data)]).encode() + b"\n" + data)
-            self._process.stdin.flush()
-            return json.loads(self._process.stdout.readline())
+            message = json.dumps([limit_s, len(data)]).encode() + b"\n" + data
+            _write(self._process.stdin.fileno(), message, deadline)
+            return json.loads(_read_line(self._process.stdout.fileno(), deadline))
         except (OSError, ValueError):
+            self._process.kill()
             return None
-        finally:
-            killer.cancel()
+
+
+def _write(descriptor: int, data: bytes, deadline: float) -> None:
+    os.set_blocking(descriptor, False)
+    view = memoryview(data)
+    while view:
+        _wait(descriptor, select.POLLOUT, deadline)
+        view = view[os.write(descriptor, view) :]
+
+
+def _read_line(descriptor: int, deadline: float) -> bytes:
+    data = b""
+    while not data.endswith(b"\n"):
+        _wait(descriptor, select.POLLIN, deadline)
+        part = os.read(descriptor, 1 << 16)
+        if not part:
+            raise OSError("the program that matches has ended")
+        data += part
+    return data
+
+
+def _wait(descriptor: int, what: int, deadline: float) -> None:
+    """Wait until a descriptor is ready. Raises TimeoutError."""
+    poll = select.poll()
+    poll.register(descriptor, what)
+    if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        raise TimeoutError
 
 
 def _make_search(text: bytes, flags: int) -> Callable[[bytes, int], int]:

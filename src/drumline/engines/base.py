@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from drumline.contract.channel import SILENCE_S
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Literal
 
@@ -116,7 +115,7 @@ class AgentStarter(Protocol):
     join_timeout_s: float = 300.0
     """From the start of the agents until all have joined and node 0 was reached."""
 
-    silence_s: int = SILENCE_S
+    silence_s: int
     """After which an agent that does not answer at all is lost: its machine, or the way there, is off."""
 
     warm_pool: str | None = ""
@@ -124,6 +123,8 @@ class AgentStarter(Protocol):
 
     def listen(self) -> socket.socket:
         """Return the socket at which the supervisor hears the agents of one attempt. Raises EngineError, OSError."""
+        import socket
+
         # By which address the agents come is not known; a secret lets them in.
         return socket.create_server(("0.0.0.0", 0), backlog=1024)  # noqa: S104
 

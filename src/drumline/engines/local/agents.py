@@ -9,6 +9,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import process_identity
+from drumline.contract.channel import SILENCE_S
 from drumline.contract.errors import EngineError
 from drumline.contract.folder import base_home
 from drumline.engines.base import AgentProcesses, AgentStarter, NodeFacts
@@ -31,6 +32,7 @@ class LocalAgents(AgentStarter):
     """Of the supervisor, as its agents see it."""
 
     join_timeout_s = 60.0
+    silence_s = SILENCE_S
     warm_pool = None
 
     def __init__(self, plan: Plan, folder: RunFolder) -> None:

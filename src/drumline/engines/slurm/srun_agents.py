@@ -39,6 +39,8 @@ _SETTINGS_S = 0.5
 class SlurmAgents(AgentStarter):
     """The ``srun`` of one attempt, and what it says of agents that did not join or were lost."""
 
+    silence_s = channel.SILENCE_S
+
     def __init__(self, plan: Plan, folder: RunFolder, job: BatchJob, facts: SlurmFacts) -> None:
         self._plan = plan
         self._folder = folder

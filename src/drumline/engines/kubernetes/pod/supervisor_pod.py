@@ -248,6 +248,8 @@ class PodAllocation(Allocation):
 class PodAgents(AgentStarter):
     """The agents in the pods. Each pod starts its own, and has its own folders, which go with it."""
 
+    silence_s = channel.SILENCE_S
+
     def __init__(self, plan: Plan, members: Members) -> None:
         self._plan = plan
         self._members = members

@@ -248,7 +248,6 @@ def test_a_search_has_its_limit_where_its_signal_was_blocked():
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-
 def test_a_pattern_that_is_none_is_explained():
     with pytest.raises(UsageError, match="not a regular expression"):
         Matcher("(")

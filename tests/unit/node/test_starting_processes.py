@@ -41,3 +41,8 @@ def test_a_script_whose_interpreter_is_not_there(tmp_path, first, said):
     script.chmod(0o755)
     assert said in start(tmp_path, "./start.sh")
     assert start(tmp_path, "./none.sh") == "could not start './none.sh': No such file or directory"
+
+
+def test_whatever_keeps_a_program_from_starting_is_told(tmp_path):
+    assert "could not start 'true': TypeError(" in start(tmp_path, "true", env={"A": 1})
+    assert "could not start 'true': embedded null byte" in start(tmp_path, "true", env={"A": "\0"})

@@ -85,7 +85,7 @@ def start_process(
             with contextlib.suppress(OSError):
                 os.sched_setaffinity(0, cores)
         os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - the user's own program
-    except (OSError, ValueError) as error:
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the agent is told
         code = NOT_EXECUTABLE if isinstance(error, PermissionError) else NOT_FOUND
         os.write(writer, _explain(error, argv, env, cwd, log).encode())
         os._exit(code)
@@ -111,11 +111,10 @@ def _connect_streams(back: tuple[str, int, str], feed: int) -> None:
             os.dup2(peer.fileno(), target)
 
 
-def _explain(
-    error: OSError | ValueError, argv: Sequence[str], env: Mapping[str, str], cwd: str, log: str
-) -> str:
-    if isinstance(error, ValueError):
-        return f"could not start {argv[0]!r}: {error}"
+def _explain(error: BaseException, argv: Sequence[str], env: Mapping[str, str], cwd: str, log: str) -> str:
+    if not isinstance(error, OSError):
+        what = str(error) if isinstance(error, ValueError) else repr(error)
+        return f"could not start {argv[0]!r}: {what}"
     if error.filename and error.filename in (cwd, log):
         return f"{error.strerror}: {error.filename}"
     more = ""

@@ -64,8 +64,12 @@ def small_disk(folder: Path, option: str = f"size={_SMALL_MB}m") -> Iterator[Pat
         raise CannotTryError("mounting a small disk needs root")
     before = os.environ["DRUMLINE_HOME"]
     os.environ["DRUMLINE_HOME"] = str(place)
+    # `drumline run` stores the folder where it is called, when there is time: a checkout would fill the disk.
+    code = folder / "code"
+    code.mkdir(exist_ok=True)
     try:
-        yield place
+        with contextlib.chdir(code):
+            yield place
     finally:
         os.environ["DRUMLINE_HOME"] = before
         subprocess.run(["umount", "-l", str(place)], check=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 _DEEPEST = 60
 _MOST_BARS = 50
 _FEWEST_STEPS = 20
+_TRANSFORMERS, _LIGHTNING, _DEEPSPEED = "Transformers", "Lightning", "DeepSpeed's schedule"
 
 
 class TotalFinder:
@@ -32,23 +33,42 @@ class TotalFinder:
         self._is_wrong = False
         """Whether there were more steps than a bar has said: one of each epoch, perhaps."""
 
-        self._passes = _Passes()
+        self.pass_steps = self._batches = 0
+        """Steps of each whole pass over the training's data; batches of a pass, as the loader says; 0: not known."""
 
-    @property
-    def pass_steps(self) -> int:
-        """Return how many steps each whole pass over the training's data made; 0: there was none, or they differ."""
-        return self._passes.steps
+        self._begun: dict[int, int] = {}
+        self._newest = self._trained = 0
+        """The loaders of the newest batch, and of the newest that a step was made with."""
+
+        self._has_differed = False
 
     def note_batch(self, batches: Any, number: int) -> bool:
         """
         Note that an iterator of a DataLoader has given a batch after so many steps. Return whether ``pass_steps`` may
         be new.
         """
-        return self._passes.note_batch(batches, number)
+        sampler = getattr(batches, "_index_sampler", None)
+        self._newest = id(sampler)
+        return getattr(batches, "_num_yielded", 0) == 1 and self._begin_pass(sampler, number)
+
+    def _begin_pass(self, sampler: Any, number: int) -> bool:
+        # A loader may be one batch ahead of the steps, so a pass is from one begin to the next.
+        begun = self._begun.get(self._newest)
+        self._begun[self._newest] = number
+        if number == 0 or self._newest == self._trained:
+            try:
+                self._batches = len(sampler)
+            except Exception:
+                self._batches = 0
+        if begun is None or self._newest != self._trained or number <= begun:
+            return False
+        self._has_differed = self._has_differed or self.pass_steps not in (0, number - begun)
+        self.pass_steps = 0 if self._has_differed else number - begun
+        return True
 
     def note_step(self) -> None:
         """Note that an optimizer has made a step with the newest batch."""
-        self._passes.note_step()
+        self._trained = self._newest
 
     def find(self, number: int) -> Optional[tuple[int, int, str]]:
         """
@@ -86,57 +106,14 @@ class TotalFinder:
             made, counted = number - then[0], count - then[1]
             if made < _FEWEST_STEPS or not 0.8 * made <= counted <= 1.2 * made:
                 continue
-            if total > self._passes.batches and not _is_inside(bar, bars) and self._told in (0, total):
+            # Another bar that is drawn above this one may count epochs.
+            place = abs(getattr(bar, "pos", 0))
+            is_inside = any(abs(getattr(other, "pos", 0)) < place for other in bars)
+            if total > self._batches and not is_inside and self._told in (0, total):
                 self._told = int(total)
                 # Of steps from before this process it says more than were made here.
                 return self._told, count - number if count > 1.2 * number else 0, "a bar of tqdm"
         return None
-
-
-class _Passes:
-    """
-    The passes over the DataLoader whose batches the steps are made of. ``steps``: of each pass that was whole; 0: there
-    was none, or they differ. ``batches``: of a pass, as the loader says; 0: it does not.
-    """
-
-    def __init__(self) -> None:
-        self.steps = self.batches = 0
-        self._begun: dict[int, int] = {}
-        self._newest = self._trained = 0
-        self._has_differed = False
-
-    def note_step(self) -> None:
-        self._trained = self._newest
-
-    def note_batch(self, batches: Any, number: int) -> bool:
-        sampler = getattr(batches, "_index_sampler", None)
-        self._newest = id(sampler)
-        return getattr(batches, "_num_yielded", 0) == 1 and self._begin(sampler, number)
-
-    def _begin(self, sampler: Any, number: int) -> bool:
-        # A loader may be one batch ahead of the steps, so a pass is from one begin to the next.
-        begun = self._begun.get(self._newest)
-        self._begun[self._newest] = number
-        if number == 0 or self._newest == self._trained:
-            self.batches = _count_batches(sampler)
-        if begun is None or self._newest != self._trained or number <= begun:
-            return False
-        self._has_differed = self._has_differed or self.steps not in (0, number - begun)
-        self.steps = 0 if self._has_differed else number - begun
-        return True
-
-
-def _count_batches(sampler: Any) -> int:
-    try:
-        return len(sampler)
-    except Exception:
-        return 0
-
-
-def _is_inside(bar: Any, bars: list[Any]) -> bool:
-    """Return whether another bar is drawn above this one, which may count epochs."""
-    place = abs(getattr(bar, "pos", 0))
-    return any(abs(getattr(one, "pos", 0)) < place for one in bars)
 
 
 def _walk_stack() -> Iterator[tuple[str, Any]]:
@@ -163,7 +140,17 @@ def _ask_trainer(number: int) -> Optional[tuple[int, int, str]]:
         # outermost one of a Trainer has none.
         if "inputs" in frame.f_code.co_varnames:
             continue
-        total, done = _ASK[source](frame.f_locals.get("self"))
+        owner = frame.f_locals.get("self")
+        if source == _DEEPSPEED:
+            schedule = getattr(owner, "lr_scheduler", None)
+            total, done = getattr(schedule, "total_num_steps", 0), owner.global_steps
+        elif source == _LIGHTNING:
+            trainer = getattr(owner, "trainer", None)
+            total = 0 if trainer is None else _count_steps(trainer)
+            done = getattr(trainer, "global_step", 0)
+        else:
+            state = getattr(owner, "state", None)
+            total, done = getattr(state, "max_steps", 0), getattr(state, "global_step", 0)
         if isinstance(total, int) and total > 0:
             # They count a step when the optimizer is done with it. Steps of this process that it does not know are
             # those of another Trainer before it.
@@ -183,25 +170,6 @@ def _name_source(module: str, frame: Any) -> str:
     return ""
 
 
-def _ask_transformers(trainer: Any) -> tuple[Any, Any]:
-    """Return how many steps there are in all, and how many are done; so do those below."""
-    state = getattr(trainer, "state", None)
-    return getattr(state, "max_steps", 0), getattr(state, "global_step", 0)
-
-
-def _ask_lightning(loop: Any) -> tuple[Any, Any]:
-    trainer = getattr(loop, "trainer", None)
-    return (0, 0) if trainer is None else (_count_steps(trainer), getattr(trainer, "global_step", 0))
-
-
-def _ask_deepspeed(engine: Any) -> tuple[Any, Any]:
-    return getattr(getattr(engine, "lr_scheduler", None), "total_num_steps", 0), engine.global_steps
-
-
-_TRANSFORMERS, _LIGHTNING, _DEEPSPEED = "Transformers", "Lightning", "DeepSpeed's schedule"
-_ASK = {_TRANSFORMERS: _ask_transformers, _LIGHTNING: _ask_lightning, _DEEPSPEED: _ask_deepspeed}
-
-
 def _count_steps(trainer: Any) -> int:
     """Return how many steps a Trainer of Lightning makes; 0: it does not say."""
     if not getattr(getattr(trainer, "lightning_module", None), "automatic_optimization", True):
@@ -215,12 +183,10 @@ def _count_steps(trainer: Any) -> int:
         # It may accumulate the gradients of more batches later, or of fewer.
         callbacks = getattr(trainer, "callbacks", ())
         is_changing = any(len(getattr(callback, "scheduling", ())) > 1 for callback in callbacks)
-        if is_changing or (batches % together and _goes_on(trainer)):
+        # Gradients of the last batches of an epoch may go into a step of the next one.
+        strategy = getattr(trainer, "strategy", None)
+        goes_on = getattr(strategy, "handles_gradient_accumulation", False)
+        if is_changing or (batches % together and goes_on):
             return 0
         limits.append(epochs * -(-int(batches) // together))
     return min(limits) if limits else 0
-
-
-def _goes_on(trainer: Any) -> bool:
-    """Return whether gradients of the last batches of an epoch go into a step of the next one."""
-    return bool(getattr(getattr(trainer, "strategy", None), "handles_gradient_accumulation", False))

@@ -9,7 +9,6 @@ Sources: https://docs.python.org/3/using/cmdline.html, bash(1), env(1), and bash
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from typing import TYPE_CHECKING
@@ -64,7 +63,7 @@ _REFUSED_VARIABLES = (
 
 def parse_command(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Program:
     """
-    Return the Python program that ``argv`` would execute. Reads folders; may start a bash, for a few milliseconds.
+    Return the Python program that ``argv`` would execute. Reads folders; asks the shim that its ``python`` may be.
 
     Raises NotWarm.
     """
@@ -73,7 +72,7 @@ def parse_command(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> Prog
     if argv[0] in ("bash", "/bin/bash", "/usr/bin/bash") and tuple(argv[1:2]) == ("-c",):
         if len(argv) != 3:
             raise NotWarm("the shell is given arguments")
-        return _parse_program(*_Bash(argv[0], env, cwd).start(argv[2]))
+        return _parse_program(*_Bash(env, cwd).start(argv[2]))
     return _parse_program(list(argv), dict(env), cwd)
 
 
@@ -232,8 +231,6 @@ _MAX_CHARACTERS = 1 << 17
 _MAX_SHLVL = 900
 """A SHLVL from which it could reach 1000, where bash begins anew."""
 
-_BASH_TIMEOUT_S = 2.0
-
 
 class _PreparedProgram(NamedTuple):
     """A program as bash starts it."""
@@ -246,14 +243,12 @@ class _PreparedProgram(NamedTuple):
 class _Bash:
     """The variables and the folder of a bash while it goes through a command."""
 
-    def __init__(self, program: str, env: Mapping[str, str], cwd: str) -> None:
-        self._program = program
+    def __init__(self, env: Mapping[str, str], cwd: str) -> None:
         self._env = _start_environment(env, cwd)
         self._unexported: dict[str, str] = {}
 
     def start(self, text: str) -> _PreparedProgram:
-        statements, shape = _parse_shell(text)
-        *before, last = statements
+        *before, last = _parse_shell(text)
         for statement in before:
             self._prepare(statement)
         assignments, words = _split_assignments(last)
@@ -266,10 +261,8 @@ class _Bash:
         if not re.match(r"env$|python", os.path.basename(argv[0])) or argv[0].startswith("%"):
             raise NotWarm(f"the command is not Python but {' '.join(argv)[:40]}")
         if not by_exec:
+            # As below a bash that becomes its last program, so that SHLVL is what it was; some count one more.
             self._env["_"] = argv[0] if "/" in argv[0] else _find_on_path(argv[0], self._env)
-            is_alone = re.fullmatch(r"[#\n]*S#?\n?", shape)
-            if not is_alone and not _execs_last_program(self._program, _build_script(statements, shape)):
-                self._env["SHLVL"] = str(int(self._env["SHLVL"]) + 1)
         elif before:
             self._env.pop("_", None)
         return _PreparedProgram(argv, self._env, self._env["PWD"])
@@ -342,15 +335,12 @@ class _Bash:
         return value
 
 
-def _parse_shell(text: str) -> tuple[list[list[str]], str]:
-    """
-    Return the words of each statement, as they are written, and the command's shape: S for a statement, the characters
-    between statements, and # for a comment. Raises NotWarm.
-    """
+def _parse_shell(text: str) -> list[list[str]]:
+    """Return the words of each statement, as they are written. Raises NotWarm."""
     if len(text) > _MAX_CHARACTERS or _CONTROL.search(text):
         raise NotWarm("the command is very long, or has control characters")
     statements: list[list[str]] = []
-    shape, position = "", 0
+    shape, position = "", 0  # S for a statement, the characters between statements, and # for a comment.
     while position < len(text):
         token = _TOKEN.match(text, position)
         if token is None:
@@ -365,7 +355,7 @@ def _parse_shell(text: str) -> tuple[list[list[str]], str]:
             shape += "S"
     if not _SHAPE.fullmatch(shape) or (shape[-1:] == "\n" and text[-1:] != "\n"):
         raise NotWarm("the command is not complete")
-    return statements, shape
+    return statements
 
 
 def _split_assignments(statement: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -373,35 +363,6 @@ def _split_assignments(statement: Sequence[str]) -> tuple[Sequence[str], Sequenc
     while count < len(statement) and _ASSIGNMENT.match(statement[count]):
         count += 1
     return statement[:count], statement[count:]
-
-
-@functools.lru_cache(maxsize=256)
-def _execs_last_program(program: str, script: str) -> bool:
-    """Return whether that bash only execs the last program of such a script, and so is gone once it runs."""
-    import subprocess  # for commands of several statements alone
-
-    try:
-        ran = subprocess.run(  # noqa: S603 - the script is ours
-            (program, "-c", script),
-            env={"SHLVL": "5"},
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_BASH_TIMEOUT_S,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise NotWarm("the shell does not answer") from error
-    return b"SHLVL=5" in ran.stdout.split(b"\0")
-
-
-def _build_script(statements: Sequence[Sequence[str]], shape: str) -> str:
-    """Build a script of the same shape, whose last program prints its environment, and which does nothing else."""
-    steps = ["set -e" if statement[0] == "set" else ":" for statement in statements[:-1]]
-    steps.append("/usr/bin/env -0")
-    signs = {"S": "%s", "&": " && ", "#": " #"}
-    return "".join(signs.get(sign, sign) for sign in shape) % tuple(steps)
 
 
 def _start_environment(given: Mapping[str, str], cwd: str) -> dict[str, str]:

@@ -15,6 +15,12 @@ def who(number):
     return {"pid": number, "started": 1, "boot": "b"}
 
 
+@pytest.fixture(autouse=True)
+def nobody_is_woken(monkeypatch):
+    """The numbers are those of other people's processes."""
+    monkeypatch.setattr(process_identity, "open_pidfd", lambda _: None)
+
+
 @pytest.fixture
 def living(monkeypatch):
     """The numbers of the supervisors that live."""

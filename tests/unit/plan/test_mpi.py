@@ -89,6 +89,19 @@ def test_the_daemons_of_open_mpi_5_are_told_of_no_loopback(nodes, shares_machine
     assert made.env["OMPI_MCA_btl_tcp_if_include"] == "${interface}"
 
 
+@pytest.mark.parametrize(
+    ("major", "nodes", "shares_machine", "count"),
+    [(5, 2, True, 0), (6, 1, True, 0), (6, 2, False, 0), (6, 2, True, 1)],
+)
+def test_open_mpi_6_needs_a_network_for_each_node(major, nodes, shares_machine, count):
+    made = of(Mpi(OPEN_MPI, major, 0, "mpirun"), nodes=nodes, shares_machine=shares_machine)
+    assert (
+        len([warning for warning in made.warnings if "Open MPI 6 connects no two nodes" in warning]) == count
+    )
+    # It complains of the variable of version 4, on each rank.
+    assert "OMPI_MCA_oob_tcp_if_include" not in made.env
+
+
 def test_ranks_that_outnumber_the_cores_do_not_spin():
     assert of(OPEN_MPI_4, cores=1).env["OMPI_MCA_mpi_yield_when_idle"] == "1"
     assert "OMPI_MCA_mpi_yield_when_idle" not in of(OPEN_MPI_4, cores=2).env

@@ -85,7 +85,20 @@ def lay_out(request: Request) -> Layout:
         coordinates=coordinates,
         launcher=_launcher(found, request, per_node),
         own_host_names=request.nodes_share_machine,
+        warnings=(*layout.warnings, *_warnings(found, request)),
     )
+
+
+def _warnings(found: installed_mpi.Mpi, request: Request) -> list[str]:
+    """Warn of an MPI that ends with "Unable to find reachable pairing" between ranks of two nodes; seen of 6.0.0rc2."""
+    if found.kind != installed_mpi.OPEN_MPI or found.major < 6:
+        return []
+    if request.node_count == 1 or not request.nodes_share_machine:
+        return []
+    return [
+        f"distribution.type: Open MPI {found.major} connects no two nodes that share this machine's network; "
+        "give each its own (drumline run --isolate, or isolation: namespace of the compute), or use Open MPI 5"
+    ]
 
 
 def _alone_on_its_node(layout: Layout, request: Request) -> Layout:
@@ -141,7 +154,8 @@ def settings(request: Request, found: installed_mpi.Mpi) -> dict[str, str]:
     if found.kind in (installed_mpi.OPEN_MPI, installed_mpi.IMAGE_MPI):
         # They mean nothing to the others.
         chosen["OMPI_MCA_btl_tcp_if_include"] = late("interface")
-        chosen["OMPI_MCA_oob_tcp_if_include"] = late("interface")
+        if found.kind == installed_mpi.IMAGE_MPI or found.major < 5:
+            chosen["OMPI_MCA_oob_tcp_if_include"] = late("interface")
         if several and not request.nodes_share_machine:
             # What Open MPI 5 reads in its place; it takes no loopback.
             chosen["PRTE_MCA_prte_if_include"] = late("interface")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import os
@@ -13,20 +14,21 @@ from drumline.contract.errors import DAMAGED, DamagedError, DrumlineError, Usage
 from drumline.contract.folder import read_plain
 from drumline.contract.hiding import HIDDEN, hide_in_text, hide_secrets, is_secret
 from drumline.contract.record import NamedTuple
-from drumline.control.facts.start import describe_start
+from drumline.control.facts import metrics
+from drumline.control.facts.start import ALL_RUNNING, list_phases, read_start
 from drumline.control.jobs import lookup, stored_code
 from drumline.control.jobs.recovery import recover
 from drumline.staging import file_copy
 from drumline.staging.snapshot.partial_folder import snapshot_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
 
+    _ListValues = Callable[["_Side"], Iterable[tuple[str, Any]]]
 
-# The sections of a comparison of two jobs, in the order in which they are shown.
 
 SECTIONS = {
     "spec": "field",
@@ -37,35 +39,7 @@ SECTIONS = {
     "machine": "field",
     "plan": "field",
 }
-"""What may be the same in both jobs, and the key that names what differs."""
-
-
-# The starts of two jobs, phase by phase.
-
-
-def compare_phases(a: str, b: str) -> list[dict[str, Any]]:
-    """
-    Return how long each phase of the latest start of both jobs took, in seconds, None for one that a job lacks.
-
-    A job without ranks has no phases. Raises NotFoundError.
-    """
-    sides = [_list_phases(name) for name in (a, b)]
-    return [
-        {"phase": phase, "a": sides[0].get(phase), "b": sides[1].get(phase)}
-        for phase in dict.fromkeys((*sides[0], *sides[1]))
-    ]
-
-
-def _list_phases(name: str) -> dict[str, float | None]:
-    try:
-        told = describe_start(name)
-    except UsageError:
-        return {}
-    # The last one is a moment.
-    return {one["phase"]: one["took_s"] for one in told["phases"] if one["phase"] != "all running"}
-
-
-Differences = list[dict[str, Any]]
+"""What may be the same in both jobs, in the order in which it is shown, and the key that names what differs."""
 
 _OWN_FIELDS = (
     "name",
@@ -98,6 +72,12 @@ class _Side(NamedTuple):
     graph: dict[str, Any]
 
 
+class _Hidden(NamedTuple):
+    """A value that is not shown, and still differs from another one."""
+
+    value: str
+
+
 def compare_jobs(a: str, b: str) -> dict[str, Any]:
     """
     Return what differs, section by section; a section without differences is empty. Blocks. Raises NotFoundError.
@@ -106,29 +86,12 @@ def compare_jobs(a: str, b: str) -> dict[str, Any]:
     as they were written.
     """
     try:
-        return _compare(a, b)
+        return _compare((_read(a), _read(b)))
     except DrumlineError:
         raise
     except DAMAGED as error:
         what = f"a file of job {a} or {b} is damaged: {type(error).__name__}"
         raise DamagedError(what, f"drumline job show {lookup.as_arguments(a)}") from error
-
-
-def _compare(a: str, b: str) -> dict[str, Any]:
-    one, other = _read(a), _read(b)
-    return {
-        "jobs": [_describe(one), _describe(other)],
-        "spec": _differ(_flatten_spec(one), _flatten_spec(other), "field"),
-        "code": _compare_code(one, other),
-        "environment": _differ(_list_environment(one), _list_environment(other), "package"),
-        "variables": _compare_variables(one, other),
-        "inputs": _compare_inputs(one, other),
-        "machine": _differ(_describe_machine(one), _describe_machine(other), "field"),
-        "plan": _differ(_describe_plan(one), _describe_plan(other), "field"),
-        "metrics": _compare_metrics(one, other),
-        "times": _compare_times(one, other),
-        "phases": compare_phases(one.folder.name, other.folder.name),
-    }
 
 
 def _read(name: str) -> _Side:
@@ -140,24 +103,40 @@ def _read(name: str) -> _Side:
     )
 
 
-def _describe(side: _Side) -> dict[str, Any]:
-    outcome = side.outcome
+def _compare(sides: tuple[_Side, _Side]) -> dict[str, Any]:
+    def pair(key: str, list_values: _ListValues, *, with_equal: bool = False) -> list[dict[str, Any]]:
+        a, b = (dict(list_values(side)) for side in sides)
+        return [
+            {key: name, "a": _show(a.get(name)), "b": _show(b.get(name))}
+            for name in dict.fromkeys((*a, *b))
+            if with_equal or a.get(name) != b.get(name)
+        ]
+
     return {
-        "name": side.folder.name,
-        "type": outcome.kind,
-        "status": outcome.status,
-        "exit_code": outcome.exit_code,
-        "reason": outcome.reason,
+        "jobs": [
+            {
+                "name": side.folder.name,
+                "type": side.outcome.kind,
+                "status": side.outcome.status,
+                "exit_code": side.outcome.exit_code,
+                "reason": side.outcome.reason,
+            }
+            for side in sides
+        ],
+        "spec": pair("field", _list_fields),
+        "code": _compare_code(sides),
+        "environment": pair("package", _list_packages),
+        "variables": pair("variable", _list_variables),
+        "inputs": _leave_out_equal_inputs(pair("input", _list_inputs)),
+        "machine": pair("field", _list_machine),
+        "plan": pair("field", _list_plan),
+        "metrics": sorted(
+            (_subtract(metric) for metric in pair("metric", _list_metrics, with_equal=True)),
+            key=lambda metric: metric["metric"],
+        ),
+        "times": pair("time", _list_times, with_equal=True),
+        "phases": pair("phase", _list_phases, with_equal=True),
     }
-
-
-def _differ(a: Mapping[str, Any], b: Mapping[str, Any], label: str) -> Differences:
-    names = dict.fromkeys((*a, *b))
-    return [
-        {label: name, "a": _show(a.get(name)), "b": _show(b.get(name))}
-        for name in names
-        if a.get(name) != b.get(name)
-    ]
 
 
 def _show(value: Any) -> Any:
@@ -167,78 +146,65 @@ def _show(value: Any) -> Any:
 # what was asked for
 
 
-def _flatten_spec(side: _Side) -> dict[str, Any]:
+def _list_fields(side: _Side) -> Iterator[tuple[str, Any]]:
     asked = {key: value for key, value in side.spec.items() if key not in _OWN_FIELDS}
-    flat = _flatten(asked)
-    return {field: value for field, value in flat.items() if not field.startswith(_OWN_PROPERTIES)}
+    return (leaf for leaf in _list_leaves(asked) if not leaf[0].startswith(_OWN_PROPERTIES))
 
 
-def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
-    """Return every leaf by its dotted path; a secret's is hidden, but told from another one."""
+def _list_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every leaf with its dotted path; a secret's is hidden, but told from another one."""
     if isinstance(value, dict) and value:
-        found: dict[str, Any] = {}
         for key, inside in value.items():
-            found |= _flatten(inside, f"{prefix}.{key}" if prefix else str(key))
-        return found
-    if isinstance(value, list):
-        value = json.dumps(value, ensure_ascii=False)
-    return {prefix: _hide(prefix, value)} if prefix else {}
-
-
-class _Hidden(NamedTuple):
-    """A value that is not shown, and still differs from another one."""
-
-    value: str
-
-
-def _hide(path: str, value: Any) -> Any:
-    is_variable = "environment_variables." in path
-    if is_variable and is_secret(path.rpartition(".")[2]):
-        return _Hidden(str(value))
-    return hide_in_text(value) if isinstance(value, str) else value
+            yield from _list_leaves(inside, f"{path}.{key}" if path else str(key))
+    elif path:
+        if isinstance(value, list):
+            value = json.dumps(value, ensure_ascii=False)
+        if "environment_variables." in path and is_secret(path.rpartition(".")[2]):
+            value = _Hidden(str(value))
+        yield path, hide_in_text(value) if isinstance(value, str) else value
 
 
 # code and environment
 
 
-def _compare_code(a: _Side, b: _Side) -> dict[str, Any]:
-    trees = [_list_snapshots(side) for side in (a, b)]
+def _compare_code(sides: tuple[_Side, _Side]) -> dict[str, Any]:
+    a, b = map(_list_snapshots, sides)
     notes = [
         f"the code of job {side.folder.name} is not stored: {stored_code.explain_absence(side.folder)}"
-        for side, found in zip((a, b), trees, strict=True)
-        if found is None
+        for side, snapshots in zip(sides, (a, b), strict=True)
+        if snapshots is None
     ]
-    known_a, known_b = trees
-    if known_a is None or known_b is None or known_a == known_b:
+    if a is None or b is None or a == b:
         return {"files": [], "left_out": 0, "notes": notes}
     files, left_out = compare_trees(
-        {place: path for place, path in known_a.items() if known_b.get(place) != path},
-        {place: path for place, path in known_b.items() if known_a.get(place) != path},
+        {place: path for place, path in a.items() if b.get(place) != path},
+        {place: path for place, path in b.items() if a.get(place) != path},
     )
     return {"files": files, "left_out": left_out, "notes": notes}
 
 
 def _list_snapshots(side: _Side) -> dict[str, str] | None:
     """Return the folders of the code by their place in the job; None if some of it is not stored."""
-    digests = dict(_find_digests(side))
-    found = {place: snapshot_path(side.folder.root, digest) for place, digest in digests.items()}
-    if not all(map(os.path.isdir, found.values())):
+    snapshots = {
+        place: snapshot_path(side.folder.root, digest) for place, digest in dict(_find_digests(side)).items()
+    }
+    if not all(map(os.path.isdir, snapshots.values())):
         return None
-    if side.plan and not digests:
+    if side.plan and not snapshots:
         return None if stored_code.has_run_elsewhere(side.folder) else {}
-    return found
+    return snapshots
 
 
-def _find_digests(side: _Side) -> Iterable[tuple[str, str]]:
+def _find_digests(side: _Side) -> Iterator[tuple[str, str]]:
     digest = side.plan.get("snapshot") or stored_code.read_record(side.folder).get("snapshot")
     if digest:
         yield "", str(digest)
-    for place, one in (side.graph.get("snapshots") or {}).items():
-        yield "" if place == "code" else str(place), str(one)
+    for place, digest in (side.graph.get("snapshots") or {}).items():
+        yield "" if place == "code" else str(place), str(digest)
     yield from _find_step_digests(side.graph.get("steps") or ())
 
 
-def _find_step_digests(steps: Iterable[Mapping[str, Any]], above: str = "") -> Iterable[tuple[str, str]]:
+def _find_step_digests(steps: Iterable[Mapping[str, Any]], above: str = "") -> Iterator[tuple[str, str]]:
     for step in steps:
         place = f"{above}{step.get('name')}"
         for digest in (step.get("snapshots") or {}).values():
@@ -246,43 +212,35 @@ def _find_step_digests(steps: Iterable[Mapping[str, Any]], above: str = "") -> I
         yield from _find_step_digests(step.get("steps") or (), f"{place}/")
 
 
-def _list_environment(side: _Side) -> dict[str, Any]:
-    build = side.plan.get("build") or {}
-    found = {
-        "(environment)": (side.plan.get("resolved") or {}).get("environment") or build.get("name"),
-        "(kind)": build.get("kind"),
-        "(python)": (side.plan.get("resolved") or {}).get("environment.python"),
-    }
+def _list_packages(side: _Side) -> Iterator[tuple[str, Any]]:
+    build, resolved = side.plan.get("build") or {}, side.plan.get("resolved") or {}
+    yield "(environment)", resolved.get("environment") or build.get("name")
+    yield "(kind)", build.get("kind")
+    yield "(python)", resolved.get("environment.python")
     for place in (side.folder.path, str(build.get("prefix") or "")):
-        packages = _read_packages(os.path.join(place, "environment.lock")) if place else {}
+        data = read_plain(os.path.join(place, "environment.lock"), _MOST_BYTES) if place else b""
+        lines = data.decode("utf-8", "replace").splitlines()
+        packages = [match for line in lines if not line.startswith("#") and (match := _PACKAGE.match(line))]
         if packages:
-            return found | packages
-    return found | {"(digest)": build.get("digest")}
+            yield from ((package[1].lower(), package[2]) for package in packages)
+            return
+    yield "(digest)", build.get("digest")
 
 
-def _read_packages(path: str) -> dict[str, str]:
-    lines = read_plain(path, _MOST_BYTES).decode("utf-8", "replace").splitlines()
-    matches = [_PACKAGE.match(line) for line in lines if not line.startswith("#")]
-    return {found[1].lower(): found[2] for found in matches if found}
-
-
-def _compare_variables(a: _Side, b: _Side) -> Differences:
-    return _differ(_list_variables(a), _list_variables(b), "variable")
-
-
-def _list_variables(side: _Side) -> dict[str, Any]:
-    """Return the variables that all ranks have, with what is the run's own written alike."""
-    known = {**(side.plan.get("env") or {}), **(side.plan.get("user_env") or {})}
-    known |= side.spec.get("environment_variables") or {}
-    return {
-        name: _Hidden(str(value)) if is_secret(name) else hide_in_text(_generalize(side, str(value)))
-        for name, value in known.items()
-        if not name.startswith(_OWN_VARIABLES)
-    }
+def _list_variables(side: _Side) -> Iterator[tuple[str, Any]]:
+    """Yield the variables that all ranks have, with what is the run's own written alike."""
+    variables = {**(side.plan.get("env") or {}), **(side.plan.get("user_env") or {})}
+    variables |= side.spec.get("environment_variables") or {}
+    for name, value in variables.items():
+        if not name.startswith(_OWN_VARIABLES):
+            yield name, _Hidden(str(value)) if is_secret(name) else _generalize(side, str(value))
 
 
 def _generalize(side: _Side, value: Any) -> Any:
-    """Replace the name of the job in texts, which have its run folder too, also within lists and mappings."""
+    """
+    Replace the name of the job in texts, which have its run folder too, also within lists and mappings, and hide the
+    secrets of addresses.
+    """
     if isinstance(value, dict):
         return {key: _generalize(side, inside) for key, inside in value.items()}
     if isinstance(value, list):
@@ -290,38 +248,41 @@ def _generalize(side: _Side, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     name = re.escape(side.folder.name)
-    return re.sub(rf"(?<![\w.-]){name}(?![\w.-])", "JOB", value)
+    return hide_in_text(re.sub(rf"(?<![\w.-]){name}(?![\w.-])", "JOB", value))
 
 
 # inputs
 
 
-def _compare_inputs(a: _Side, b: _Side) -> Differences:
-    found = _differ(_list_inputs(a), _list_inputs(b), "input")
-    for one in found:
-        for side in ("a", "b"):
-            if isinstance(one[side], dict):
-                one[side] = {**one[side], "hash": _hash_input(one[side])}
-    return [one for one in found if not _have_same_content(one["a"], one["b"])]
-
-
-def _list_inputs(side: _Side) -> dict[str, Any]:
+def _list_inputs(side: _Side) -> Iterator[tuple[str, Any]]:
     resolved = side.plan.get("resolved") or {}
-    listed: dict[str, Any] = {}
-    for name, given in (side.spec.get("inputs") or {}).items():
-        if not isinstance(given, dict):
-            listed[name] = hide_in_text(given) if isinstance(given, str) else given
+    for name, value in (side.spec.get("inputs") or {}).items():
+        if not isinstance(value, dict):
+            yield name, hide_in_text(value) if isinstance(value, str) else value
             continue
-        place = resolved.get(f"inputs.{name}.path") or given.get("path")
+        place = resolved.get(f"inputs.{name}.path") or value.get("path")
         asset = resolved.get(f"inputs.{name}.asset")
-        facts = {"type": given.get("type"), "path": hide_secrets(str(place or "")), "asset": asset}
-        listed[name] = {key: value for key, value in facts.items() if value}
-    return listed
+        facts = {"type": value.get("type"), "path": hide_secrets(str(place or "")), "asset": asset}
+        yield name, {key: fact for key, fact in facts.items() if fact}
 
 
-def _hash_input(given: Mapping[str, Any]) -> str | None:
+def _leave_out_equal_inputs(inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add the hashes of data to inputs that differ, and leave out those whose content is the same."""
+    different = []
+    for entry in inputs:
+        data = []
+        for letter in ("a", "b"):
+            if isinstance(entry[letter], dict):
+                entry[letter]["hash"] = _hash_input(entry[letter])
+                data.append((entry[letter]["hash"], entry[letter].get("type")))
+        if len(data) < 2 or data[0][0] is None or data[0] != data[1]:
+            different.append(entry)
+    return different
+
+
+def _hash_input(facts: Mapping[str, Any]) -> str | None:
     """Return a hash of local data as it is now; None for data elsewhere, or that is gone or too much."""
-    path = str(given.get("path") or "")
+    path = str(facts.get("path") or "")
     if not os.path.isabs(path):
         return None
     from drumline.control.driver import reuse
@@ -332,80 +293,55 @@ def _hash_input(given: Mapping[str, Any]) -> str | None:
         return None
 
 
-def _have_same_content(a: Any, b: Any) -> bool:
-    if not isinstance(a, dict) or not isinstance(b, dict):
-        return False
-    return bool(a.get("hash")) and a.get("hash") == b.get("hash") and a.get("type") == b.get("type")
-
-
 # machine and plan
 
 
-def _describe_machine(side: _Side) -> dict[str, Any]:
+def _list_machine(side: _Side) -> Iterator[tuple[str, Any]]:
     nodes = side.plan.get("nodes") or []
-    compute = {f"compute.{key}": value for key, value in (side.plan.get("compute") or {}).items()}
-    return {
-        "engine": side.plan.get("engine"),
-        "hosts": ", ".join(host for _, host in sorted(side.outcome.hosts.items())) or None,
-        "cores_per_node": [len(node.get("cores") or ()) for node in nodes] or None,
-        "gpus_per_node": [node.get("gpu_count") for node in nodes] or None,
-        "containment": side.outcome.containment or None,
-        **compute,
-    }
+    yield "engine", side.plan.get("engine")
+    yield "hosts", ", ".join(host for _, host in sorted(side.outcome.hosts.items())) or None
+    yield "cores_per_node", [len(node.get("cores") or ()) for node in nodes] or None
+    yield "gpus_per_node", [node.get("gpu_count") for node in nodes] or None
+    yield "containment", side.outcome.containment or None
+    yield from ((f"compute.{key}", value) for key, value in (side.plan.get("compute") or {}).items())
 
 
-def _describe_plan(side: _Side) -> dict[str, Any]:
+def _list_plan(side: _Side) -> Iterator[tuple[str, Any]]:
     nodes = side.plan.get("nodes") or []
-    planned = {
-        "nodes": len(nodes) or None,
-        "ranks_per_node": [len(node.get("ranks") or ()) for node in nodes] or None,
-        "launcher": (side.plan.get("launcher") or {}).get("name"),
-        **{field: side.plan.get(field) for field in _PLAN_FIELDS},
-    }
-    return {field: _shield(_generalize(side, value)) for field, value in planned.items()}
-
-
-def _shield(value: Any) -> Any:
-    """Hide secrets of addresses in the words of a command."""
-    if isinstance(value, dict):
-        return {key: _shield(inside) for key, inside in value.items()}
-    if isinstance(value, list):
-        return [_shield(inside) for inside in value]
-    return hide_in_text(value) if isinstance(value, str) else value
+    yield "nodes", len(nodes) or None
+    yield "ranks_per_node", [len(node.get("ranks") or ()) for node in nodes] or None
+    yield "launcher", _generalize(side, (side.plan.get("launcher") or {}).get("name"))
+    yield from ((field, _generalize(side, side.plan.get(field))) for field in _PLAN_FIELDS)
 
 
 # what came of it
 
 
-def _compare_metrics(a: _Side, b: _Side) -> Differences:
-    from drumline.control.facts import metrics
-
-    values = [metrics.read_latest(side.folder)[0] for side in (a, b)]
-    found = []
-    for name in sorted({*values[0], *values[1]}):
-        one, other = values[0].get(name), values[1].get(name)
-        difference = None
-        if isinstance(one, float) and isinstance(other, float):
-            difference = metrics.to_json_number(other - one)
-        found.append({"metric": name, "a": one, "b": other, "difference": difference})
-    return found
+def _list_metrics(side: _Side) -> Iterable[tuple[str, float | str]]:
+    return metrics.read_latest(side.folder)[0].items()
 
 
-def _compare_times(a: _Side, b: _Side) -> Differences:
-    times = [_measure(side.outcome) for side in (a, b)]
-    return [{"time": name, "a": times[0][name], "b": times[1][name]} for name in times[0]]
+def _subtract(metric: dict[str, Any]) -> dict[str, Any]:
+    is_number = isinstance(metric["a"], float) and isinstance(metric["b"], float)
+    return metric | {"difference": metrics.to_json_number(metric["b"] - metric["a"]) if is_number else None}
 
 
-def _measure(outcome: Outcome) -> dict[str, float | None]:
-    return {
-        "until_start_s": _between(outcome.created, outcome.started),
-        "run_s": _between(outcome.started, outcome.ended),
-        "total_s": _between(outcome.created, outcome.ended),
-    }
+def _list_times(side: _Side) -> Iterator[tuple[str, float | None]]:
+    created, started, ended = side.outcome.created, side.outcome.started, side.outcome.ended
+    for name, begin, end in (
+        ("until_start_s", created, started),
+        ("run_s", started, ended),
+        ("total_s", created, ended),
+    ):
+        yield name, None if begin is None or end is None else round(end - begin, 3)
 
 
-def _between(first: float | None, last: float | None) -> float | None:
-    return None if first is None or last is None else round(last - first, 3)
+def _list_phases(side: _Side) -> Iterator[tuple[str, float | None]]:
+    """Yield how long each phase of the latest start took, in seconds; nothing of a job without ranks."""
+    with contextlib.suppress(UsageError):
+        for phase in list_phases(read_start(side.folder.name).start):
+            if phase.name != ALL_RUNNING:  # A moment.
+                yield phase.name, phase.took_s
 
 
 # The differences between the stored code of two jobs, file by file.

@@ -273,7 +273,7 @@ class JobFacts:
         starts = start.read_starts(self.folder)
         if not starts:
             return None
-        phases = start.phases(starts[-1])
+        phases = start.list_phases(starts[-1])
         longest = start.longest(starts[-1], phases)
         shown = [
             (phase.name, phase.took_s)

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from drumline.contract.outcome import Outcome, RankOutcome
 
 _MOST_LANES = 2000
-_ALL_RUNNING = "all running"
+ALL_RUNNING = "all running"
+"""The name of a phase that is a moment."""
 
 
 class Phase(NamedTuple):
@@ -211,11 +212,11 @@ def _is_trouble(event: e.Event) -> bool:
     return isinstance(event, _ENDS) or (isinstance(event, e.RankExited) and event.code != 0)
 
 
-def phases(start: Start) -> list[Phase]:
+def list_phases(start: Start) -> list[Phase]:
     """Return the phases in the order of their end, parts after their phase."""
     found = [*_before_agents(start), *_of_nodes(start), *_of_ranks(start)]
     if start.running is not None:
-        found.append(Phase(_ALL_RUNNING, start.running, start.running))
+        found.append(Phase(ALL_RUNNING, start.running, start.running))
     if start.trouble is not None:
         found = [one if one.until is not None else _cut_off(one, start.trouble) for one in found]
     ends = {one.name: one.until for one in found}
@@ -330,7 +331,7 @@ def longest(start: Start, found: Sequence[Phase]) -> Longest | None:
     A phase that goes on counts until now, a first output that comes after the process group not at all.
     """
     now = time.time()
-    ends = [(one.until or now, one) for one in found if not one.part_of and one.name != _ALL_RUNNING]
+    ends = [(one.until or now, one) for one in found if not one.part_of and one.name != ALL_RUNNING]
     grouped = [until for until, one in ends if one.name == "process group"]
     reached, best = start.zero, None
     for until, one in sorted(ends, key=lambda end: end[0]):
@@ -345,16 +346,21 @@ def longest(start: Start, found: Sequence[Phase]) -> Longest | None:
 # for programs
 
 
-def describe_start(name: str, attempt: int | None = None) -> dict[str, Any]:
+class FoundStart(NamedTuple):
+    """The start of one of a job's attempts. ``starts``: those of all of them, of which the others may not be whole."""
+
+    folder: RunFolder
+    outcome: Outcome
+    start: Start
+    starts: list[Start]
+
+
+def read_start(name: str, attempt: int | None = None) -> FoundStart:
     """
-    Describe the start of an attempt, by default the latest, for programs.
+    Return the start of an attempt, by default the latest.
 
     Raises NotFoundError, UsageError for a job without ranks or an attempt that there was not.
     """
-    return _read_start(name, attempt)[1]
-
-
-def _read_start(name: str, attempt: int | None) -> tuple[Start, dict[str, Any]]:
     folder = folder_of(name)
     examined = examine(folder)
     kind = examined.outcome.kind
@@ -369,20 +375,29 @@ def _read_start(name: str, attempt: int | None) -> tuple[Start, dict[str, Any]]:
     if not 0 <= number < len(starts):
         there = "attempt 0 alone" if len(starts) == 1 else f"attempts 0 to {len(starts) - 1}"
         raise UsageError(f"job {name} has no attempt {number}", f"it has {there}")
-    start = starts[number]
     if examined.end and number == len(starts) - 1:
-        apply(start, examined.end)
-    until = starts[number + 1].zero if number + 1 < len(starts) else math.inf
-    described: dict[str, Any] = {
-        "job": name,
+        apply(starts[number], examined.end)
+    return FoundStart(folder, examined.outcome, starts[number], starts)
+
+
+def describe_start(name: str, attempt: int | None = None) -> dict[str, Any]:
+    """Describe the start of an attempt, by default the latest, for programs. Raises as ``read_start``."""
+    return _describe(read_start(name, attempt))
+
+
+def _describe(found: FoundStart) -> dict[str, Any]:
+    start, starts, outcome = found.start, found.starts, found.outcome
+    described = {
+        "job": found.folder.name,
         **describe_attempt(start, len(starts), starts[0].zero),
-        "drills": _list_drills(examined.outcome, start),
+        "drills": _list_drills(outcome, start),
     }
-    if examined.outcome.experiments:
+    if outcome.experiments:
         from drumline.control.facts import parts
 
-        described["experiments"] = parts.describe_times(examined.outcome, start.zero, until)
-    return start, described
+        until = starts[start.number + 1].zero if start.number + 1 < len(starts) else math.inf
+        described["experiments"] = parts.describe_times(outcome, start.zero, until)
+    return described
 
 
 def _list_drills(outcome: Outcome, start: Start) -> list[dict[str, Any]]:
@@ -405,7 +420,7 @@ def _list_drills(outcome: Outcome, start: Start) -> list[dict[str, Any]]:
 
 def describe_attempt(start: Start, count: int, submitted: float) -> dict[str, Any]:
     """Describe an attempt for programs. Times are seconds since ``zero``, which is in seconds since 1970."""
-    found = phases(start)
+    found = list_phases(start)
     most = longest(start, found)
     at = start.at
     return {
@@ -498,7 +513,7 @@ def describe_timeline(name: str, attempt: int | None = None) -> dict[str, Any]:
 
     ``attempt``, counted from 0, None: the latest. Raises NotFoundError, UsageError.
     """
-    start, described = _read_start(name, attempt)
+    found = read_start(name, attempt)
     lanes = [
         {
             "node": lane.node,
@@ -508,13 +523,13 @@ def describe_timeline(name: str, attempt: int | None = None) -> dict[str, Any]:
                 bar._asdict() | {"began": utc(bar.began), "ended": utc(bar.ended)} for bar in lane.bars
             ],
         }
-        for lane in _list_lanes(start, read_attempt(folder_of(name), start.number).outcome)
+        for lane in _list_lanes(found.start, read_attempt(found.folder, found.start.number).outcome)
     ]
-    return {**described, "lanes": lanes}
+    return {**_describe(found), "lanes": lanes}
 
 
 def _list_lanes(start: Start, outcome: Outcome) -> list[Lane]:
-    found = phases(start)
+    found = list_phases(start)
     lanes = [Lane(None, None, "job", [_to_bar(phase) for phase in found if not phase.part_of])]
     parts = [_to_bar(phase) for phase in found if phase.part_of]
     if parts:
@@ -564,8 +579,7 @@ def make_trace(name: str, attempt: int | None = None) -> dict[str, Any]:
     """
     from drumline.control.facts.history import read_marks
 
-    start, _ = _read_start(name, attempt)
-    folder = folder_of(name)
+    folder, _, start, _ = read_start(name, attempt)
     outcome = read_attempt(folder, start.number).outcome
     now = time.time()
 

@@ -10,7 +10,7 @@ from anyio.to_thread import current_default_thread_limiter
 from starlette.requests import Request
 from waiting import PATIENCE
 
-from drumline.control.facts.history import KeptAnswers
+from drumline.control.answer_cache import KeptAnswers
 from drumline.studio.answers import encode
 from drumline.studio.handlers import wrap
 from drumline.studio.security import StudioSettings
@@ -78,9 +78,10 @@ def test_an_error_names_the_path_without_what_a_terminal_obeys(capsys, path):
 def test_many_numbers_are_kept_and_sent_as_they_are():
     rows = [{"rank": rank, "values": array("d", [rank, float("nan"), 2.5])} for rank in range(512)]
     kept = KeptAnswers(1 << 20)
-    kept.put("system", "stamp", {"rows": rows, "\u20ac": '"x"', 7: [], "few": (1, {"a": None})}, None)
-    answer = kept.get("system", "stamp")
-    assert kept.get("system", "another") is None
+    made = {"rows": rows, "\u20ac": '"x"', 7: [], "few": (1, {"a": None})}
+    assert kept.get_or_make("system", "stamp", lambda: (made, None)) is made
+    answer = kept.get_or_make("system", "stamp", lambda: ({}, None))
+    assert kept.get_or_make("system", "another", lambda: ({}, 0.0)) == {}
     told = json.loads(encode(answer))
     assert told["rows"] == [{"rank": rank, "values": [rank, None, 2.5]} for rank in range(512)]
     assert {key: told[key] for key in told.keys() - {"rows"}} == {

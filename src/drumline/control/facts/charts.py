@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import math
 import operator
-import threading
-import time
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
@@ -49,7 +47,7 @@ _MOST_VALUES = 150_000
 
 _MOST_ANSWER_BYTES = 2 << 20
 MOST_JOBS = 50
-_AGAIN = 5
+_AGAIN = 5.0
 """Times the time that an answer took: for so long it is good enough while the job runs."""
 
 
@@ -196,8 +194,6 @@ def _join(placed: list[tuple[Sequence[float], array[float]]]) -> tuple[Sequence[
 
 _readers: OrderedDict[tuple[str, tuple[str, ...], bool], MetricsReader] = OrderedDict()
 _counts: dict[tuple[str, tuple[str, ...], bool], int] = {}
-_reading = threading.Lock()
-"""One at a time: a million values are in memory while they are read."""
 
 
 def _answer(
@@ -209,14 +205,9 @@ def _answer(
     names_only: bool = False,
 ) -> dict[str, Any]:
     """Return what ``make`` makes of the job's metrics, or what it made of the same before."""
-    with _reading:
-        outcome = read_outcome(folder)
-        began = time.monotonic()
-        key = (folder.path, patterns, wanted)
-        stamp = _stamp(folder) if outcome.is_final else ""
-        kept: dict[str, Any] | None = _answers.get(key, stamp)
-        if kept is not None:
-            return kept
+    outcome = read_outcome(folder)
+
+    def look() -> tuple[dict[str, Any], float | None]:
         place = (folder.path, patterns, names_only)
         reader = _readers.pop(place, None) or MetricsReader(folder, patterns, names_only=names_only)
         found = reader.look(_LIMIT_S)
@@ -224,10 +215,11 @@ def _answer(
         _readers[place] = reader
         _counts[place] = sum(map(len, found.series))
         _drop_readers()
-        took = time.monotonic() - began
-        is_cut = any(one.is_cut for one in found.series)
-        _answers.put(key, stamp, made, took if is_cut else None if outcome.is_final else _AGAIN * took)
-        return made
+        is_cut = any(series.is_cut for series in found.series)
+        return made, 1.0 if is_cut else None if outcome.is_final else _AGAIN
+
+    stamp = _stamp(folder) if outcome.is_final else ""
+    return _answers.get_or_make((folder.path, patterns, wanted), stamp, look)
 
 
 def _stamp(folder: RunFolder) -> str:

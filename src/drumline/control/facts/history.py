@@ -12,7 +12,6 @@ import math
 import os
 import re
 import statistics
-import threading
 import time
 from array import array
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 MOST_BINS = 2000
 _SHORTEST_BIN_S = 1.0
 _MOST_ANSWER_BYTES = 1 << 20
-_AGAIN = 3
+_AGAIN = 3.0
 """Times the time that an answer took: for so long it is good enough while the job runs."""
 
 _UNKNOWN = math.nan
@@ -145,31 +144,19 @@ def read_system(
         known = [_describe_measure(one, []) for one in _list_measures(has_gpus=False, has_steps=False)]
         empty: dict[str, Any] = {"begin": None, "end": None, "bin_s": None, "rows": [], "marks": []}
         return {"measures": known, "measure": measure, "attempt": shown.number, **empty}
-    with _reading:
-        return _answer(folder, shown, span, MEASURES[measure], points)
-
-
-def _answer(folder: RunFolder, shown: Attempt, span: Span, measure: Measure, points: int) -> dict[str, Any]:
-    """Return what was read before if it is still so."""
     plan = read_plan(folder)
-    key = (folder.path, measure.key, points, shown.number)
     paths = [samples.path_of(folder.path, node.node) for node in plan.nodes]
-    if measure.is_of_steps:
+    if MEASURES[measure].is_of_steps:
         paths += [folder.clocks, *(folder.steps_path(shown.number, node.node) for node in plan.nodes)]
-    stamp = stamp_files([folder.events, *paths]) if shown.is_over else ""
-    kept: dict[str, Any] | None = _answers.get(key, stamp)
-    if kept is not None:
-        return kept
-    began = time.monotonic()
-    told = _read(folder, plan, shown, span, measure)
-    _answers.put(key, stamp, told, None if shown.is_over else _AGAIN * (time.monotonic() - began))
-    return told
+    return _answers.get_or_make(
+        (folder.path, measure, points, shown.number),
+        stamp_files([folder.events, *paths]) if shown.is_over else "",
+        lambda: (_read(folder, plan, shown, span, MEASURES[measure]), None if shown.is_over else _AGAIN),
+    )
 
-
-_reading = threading.Lock()
-"""One at a time: several pages ask the same at once, and 512 ranks take memory."""
 
 _answers = KeptAnswers(_MOST_ANSWER_BYTES)
+_marks = KeptAnswers(_MOST_ANSWER_BYTES)
 
 
 def _measure_span(shown: Attempt, points: int) -> Span | None:
@@ -525,13 +512,12 @@ def describe_marks(name: str) -> dict[str, Any]:
 
 def read_marks(folder: RunFolder, attempt: int | None = None) -> list[Mark]:
     """Return the marks of an attempt of a job; None: of all. Each chart of a page asks for them."""
-    key, stamp = f"marks of {attempt} of {folder.path}", stamp_files([folder.events])
-    marks: list[Mark] | None = _answers.get(key, stamp)
-    if marks is None:
+
+    def make() -> tuple[list[Mark], None]:
         events = folder.read_events(*_SHOWN)
-        marks = _choose(events if attempt is None else cut_attempt(events, attempt))
-        _answers.put(key, stamp, marks, None)
-    return marks
+        return _choose(events if attempt is None else cut_attempt(events, attempt)), None
+
+    return _marks.get_or_make((folder.path, attempt), stamp_files([folder.events]), make)
 
 
 def _choose(events: Iterable[e.Event]) -> list[Mark]:

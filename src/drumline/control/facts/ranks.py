@@ -5,7 +5,6 @@ The ranks of an attempt: which began a failure, which were only cut off by it, a
 from __future__ import annotations
 
 import os
-import threading
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
@@ -104,16 +103,12 @@ def describe_ranks(name: str, attempt: int | None = None) -> dict[str, Any]:
     ``lateness`` and ``step``: milliseconds in the last minute.
     """
     folder = folder_of(name)
-    with _reading:
-        stamp = stamp_files([folder.events, folder.plan])
-        kept: dict[str, Any] | None = _answers.get((folder.path, attempt), stamp)
-        if kept is not None:
-            return kept
+
+    def make() -> tuple[dict[str, Any], float | None]:
         shown = read_attempt(folder, attempt)
-        made = _describe(folder, shown)
-        if shown.is_over:
-            _answers.put((folder.path, attempt), stamp, made, None)
-        return made
+        return _describe(folder, shown), None if shown.is_over else 0.0
+
+    return _answers.get_or_make((folder.path, attempt), stamp_files([folder.events, folder.plan]), make)
 
 
 def _describe(folder: RunFolder, shown: Attempt) -> dict[str, Any]:
@@ -169,9 +164,6 @@ def _describe_process(rank: RankOutcome | None) -> dict[str, Any]:
 
 _answers = KeptAnswers(_MOST_ANSWER_BYTES)
 """Of attempts that are over: 512 ranks are 512 logs to look into."""
-
-_reading = threading.Lock()
-"""One at a time: several pages ask the same at once."""
 
 
 # states

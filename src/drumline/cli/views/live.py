@@ -18,9 +18,9 @@ from drumline.cli.columns import PAGE_WIDTH, cut, measure, terminal_width, to_li
 from drumline.cli.views.page import format_table
 from drumline.contract import status
 from drumline.contract.folder import RunFolder
-from drumline.contract.plan import Plan
 from drumline.contract.words import format_duration, format_number
 from drumline.control.facts.job import JobFacts, choose_next
+from drumline.control.jobs.lookup import find_plan
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.follow import last_lines
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from drumline.contract.outcome import Outcome
+    from drumline.contract.plan import Plan
     from drumline.control.facts.parts import Part
 
 _DRAW_S = 0.5
@@ -130,12 +131,9 @@ class NewestLines:
         if "/" in job or job in ("", ".", ".."):
             return ""
         folder = RunFolder.for_job(job)
-        plan = self._plans.get(job)
+        plan = self._plans[job] = self._plans.get(job) or find_plan(folder)
         if plan is None:
-            try:
-                plan = self._plans[job] = Plan.read(folder.plan)
-            except (OSError, ValueError, TypeError, KeyError):
-                return ""  # It has steps of its own, or is not there yet.
+            return ""  # It has steps of its own, or is not there yet.
         times = {}
         for task in plan.ranks[:_MOST_LOGS]:
             try:

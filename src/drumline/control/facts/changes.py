@@ -13,11 +13,10 @@ from drumline.contract.drill_kinds import name_drill
 from drumline.contract.errors import DAMAGED, DrumlineError
 from drumline.contract.folder import open_plain
 from drumline.contract.hiding import hide_in_job
-from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_duration, format_size
 from drumline.control.facts.jobs import describe_row
-from drumline.control.jobs.lookup import folder_of
+from drumline.control.jobs.lookup import find_plan, folder_of
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -75,10 +74,8 @@ class JobWatch:
         return News(found, self._look_at_logs(), has_samples)
 
     def _look_at_logs(self) -> dict[str, int]:
-        if self._logs is None:
-            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-                tasks = Plan.read(self._folder.plan).ranks
-                self._logs = {str(task.rank): os.path.join(self._folder.path, task.log) for task in tasks}
+        if self._logs is None and (plan := find_plan(self._folder)):
+            self._logs = {str(task.rank): os.path.join(self._folder.path, task.log) for task in plan.ranks}
         grown = {}
         for rank, path in (self._logs or {}).items():
             size = _size_of(path)

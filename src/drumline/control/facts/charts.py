@@ -16,7 +16,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
-from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count
 from drumline.control.answer_cache import KeptAnswers, stamp_files
@@ -24,7 +23,7 @@ from drumline.control.facts.history import Mark, read_marks
 from drumline.control.facts.job import JobFacts
 from drumline.control.facts.metrics import FoundMetrics, MetricsReader, to_json_number
 from drumline.control.jobs.job_outcome import read_outcome
-from drumline.control.jobs.lookup import folder_of
+from drumline.control.jobs.lookup import find_plan, folder_of
 from drumline.control.jobs.recovery import recover_kind
 from drumline.control.times import utc
 from drumline.tracking import runs
@@ -224,12 +223,10 @@ def _answer(
 
 def _stamp(folder: RunFolder) -> str:
     """Return what changes when more is logged to the files of a job that has ended."""
-    try:
-        where = runs.find_run(folder, Plan.read(folder.plan))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return stamp_files([folder.events])
-    names = list_some_names(where.run_dir)[0] if where.run_dir else []
-    return stamp_files([folder.events, *(metric_path(where.run_dir, name) for name in names)])
+    plan = find_plan(folder)
+    run_dir = runs.find_run(folder, plan).run_dir if plan else ""
+    names = list_some_names(run_dir)[0] if run_dir else []
+    return stamp_files([folder.events, *(metric_path(run_dir, name) for name in names)])
 
 
 def _drop_readers() -> None:

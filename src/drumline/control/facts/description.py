@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import NotFoundError
 from drumline.contract.hiding import hide_in_job, hide_secrets
 from drumline.contract.mlflow_variables import is_server
-from drumline.contract.plan import Plan
-from drumline.control.jobs.lookup import folder_of, may_have_studio, read_spec
+from drumline.control.jobs.lookup import find_plan, folder_of, may_have_studio, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.settings.tracking import VARIABLE
 from drumline.control.times import utc
@@ -305,9 +304,8 @@ def endpoint_of(folder: RunFolder) -> tuple[str, str]:
         return local, ""
     from drumline.tracking import runs
 
-    try:
-        plan = Plan.read(folder.plan)
-    except (OSError, ValueError, TypeError, KeyError):
+    plan = find_plan(folder)
+    if plan is None:
         return local, ""
     where = runs.find_run(folder, plan)
     if where.server:

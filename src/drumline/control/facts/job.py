@@ -12,27 +12,26 @@ import os
 import re
 import time
 from functools import cached_property
-from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from drumline.contract import status
 from drumline.contract.errors import DAMAGED, DamagedError
 from drumline.contract.folder import RunFolder, load_plain
 from drumline.contract.hiding import hide_in, hide_in_job
-from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
 from drumline.control.facts import description
 from drumline.control.facts.jobs import KnownJobs, compute_of, describe_row, main_metric
 from drumline.control.facts.steps import describe_steps
-from drumline.control.jobs.lookup import as_arguments, folder_of, load_yaml, read_spec
+from drumline.control.jobs.lookup import as_arguments, find_plan, folder_of, load_yaml, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.terminal import decode
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from drumline.contract.outcome import Outcome
+    from drumline.contract.plan import Plan
     from drumline.control.facts.parts import Part, StepFacts, TrialFacts
     from drumline.tracking.metrics import Point
     from drumline.tracking.series import Series
@@ -162,10 +161,7 @@ class JobFacts:
     @cached_property
     def plan(self) -> Plan | None:
         """None: there is none, or it is damaged."""
-        try:
-            return Plan.read(self.folder.plan)
-        except (OSError, ValueError, TypeError, KeyError):
-            return None
+        return find_plan(self.folder)
 
     @property
     def display_name(self) -> str:
@@ -411,23 +407,31 @@ def _describe_series(series: Series) -> MetricFacts:
 
 def _measure_folder(what: str, path: str) -> MeasuredFolder:
     """Count the files below a folder and their bytes. Links are not followed."""
-    files = size = seen = 0
-    left = [path]
-    while left:
-        try:
-            with os.scandir(left.pop()) as entries:
-                for entry in entries:
-                    seen += 1
-                    if seen > _MOST_FILES:
-                        return MeasuredFolder(what, path, files, size, is_more=True)
-                    if entry.is_dir(follow_symlinks=False):
-                        left.append(entry.path)
-                    elif entry.is_file(follow_symlinks=False):
-                        files += 1
-                        size += entry.stat(follow_symlinks=False).st_size
-        except OSError:
-            continue  # Removed meanwhile, or not ours to read.
+    files = size = 0
+    for file in _walk_files(path):
+        if file is None:
+            return MeasuredFolder(what, path, files, size, is_more=True)
+        with contextlib.suppress(OSError):  # Removed meanwhile.
+            size += file.stat(follow_symlinks=False).st_size
+            files += 1
     return MeasuredFolder(what, path, files, size)
+
+
+def _walk_files(path: str) -> Iterator[os.DirEntry[str] | None]:
+    """Yield the files below a folder; None at the end where there are more than are looked at."""
+    left, seen = [path], 0
+    while left:
+        # Removed meanwhile, or not ours to read.
+        with contextlib.suppress(OSError), os.scandir(left.pop()) as entries:
+            for entry in entries:
+                seen += 1
+                if seen > _MOST_FILES:
+                    yield None
+                    return
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    yield entry
 
 
 # what to do next
@@ -455,17 +459,7 @@ def choose_next(facts: JobFacts, *, has_metrics: bool) -> str:
 
 def _has_files(path: str) -> bool:
     """Return whether there is a file below a folder, as far as it is looked through."""
-    left, seen = [path], 0
-    while left and seen <= _MOST_FILES:
-        # Removed meanwhile, or not ours to read.
-        with contextlib.suppress(OSError), os.scandir(left.pop()) as entries:
-            for entry in islice(entries, _MOST_FILES):
-                seen += 1
-                if entry.is_file(follow_symlinks=False):
-                    return True
-                if entry.is_dir(follow_symlinks=False):
-                    left.append(entry.path)
-    return False
+    return next(_walk_files(path), None) is not None
 
 
 def _choose_next_part(facts: JobFacts, name: str) -> str:

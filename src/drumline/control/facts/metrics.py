@@ -21,6 +21,7 @@ from drumline.contract.folder import RunFolder, open_plain, read_plain
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_seconds, round_rate
 from drumline.control.jobs.job_outcome import fold_events
+from drumline.control.jobs.lookup import find_plan
 from drumline.control.terminal import clean
 from drumline.tracking import metrics, runs
 from drumline.tracking.metric_file import MetricFile
@@ -121,7 +122,7 @@ class MetricsReader:
         return MetricsReader(folder, self._patterns, label, names_only=self._names_only)
 
     def _of_ranks(self, deadline: float, limit_s: float | None) -> list[Series]:
-        plan = self._plan = self._plan or _plan_of(self._folder)
+        plan = self._plan = self._plan or find_plan(self._folder)
         if plan is None:
             return []
         where = runs.find_run(self._folder, plan)
@@ -227,7 +228,7 @@ class MetricsReader:
 def read_own_series(folder: RunFolder, name: str, limit_s: float) -> Series:
     """Read a metric of the job's own run in MLflow's file store; empty where it is not there. Blocks for that long."""
     series = Series(name, MLFLOW)
-    plan = _plan_of(folder)
+    plan = find_plan(folder)
     run_dir = runs.find_run(folder, plan).run_dir if plan is not None else ""
     if run_dir and metrics.clean_name(name) == name:
         MetricFile(run_dir, name, series).read_more(time.monotonic() + limit_s)
@@ -241,7 +242,7 @@ def read_latest(folder: RunFolder, *, in_files: bool = False) -> tuple[dict[str,
     Numbers that JSON does not have are their names. Of a pipeline or sweep there is none. ``in_files``: those of
     MLflow's file store alone, which takes a millisecond.
     """
-    plan = _plan_of(folder)
+    plan = find_plan(folder)
     if plan is None:
         return {}, 0
     where = runs.find_run(folder, plan)
@@ -386,15 +387,6 @@ def _ask_server(where: runs.RunLocation, plan: Plan, ask: Callable[[Server], Non
     return said[0] if said else ""
 
 
-def _plan_of(folder: RunFolder) -> Plan | None:
-    from drumline.contract.plan import Plan
-
-    try:
-        return Plan.read(folder.plan)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, DrumlineError):
-        return None
-
-
 # signs of steps where no hook follows them, as of TensorFlow, JAX or MPI: what is not certain is left out
 
 
@@ -419,7 +411,7 @@ class Sign(NamedTuple):
 
 def describe_signs(folder: RunFolder, attempt: int) -> dict[str, Any] | None:
     """Describe the steps as ``StepHistory.summarize`` does; None: the job does not say."""
-    plan = _plan_of(folder)
+    plan = find_plan(folder)
     if plan is None:
         return None
     found = _find_in_logs(folder, plan, attempt)

@@ -12,12 +12,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import steps
-from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, read_plain
 from drumline.contract.outcome import fold
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_age, format_number, read_count, round_rate
-from drumline.control.jobs.lookup import read_plan, read_spec
+from drumline.control.jobs.lookup import find_plan, read_spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -333,11 +332,8 @@ def read_last_attempt(run_folder: str, attempts: Iterable[int], *, is_recent: bo
 
 def _read_places(folder: RunFolder) -> dict[int, int]:
     """Return the node of each rank; empty where the plan cannot be read."""
-    try:
-        plan = read_plan(folder)
-    except DrumlineError:
-        return {}
-    return {task.rank: node.node for node in plan.nodes for task in node.ranks}
+    plan = find_plan(folder)
+    return {task.rank: node.node for node in plan.nodes for task in node.ranks} if plan else {}
 
 
 def _read_clocks(folder: RunFolder, attempt: int) -> dict[int, float]:

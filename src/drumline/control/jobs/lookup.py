@@ -115,9 +115,19 @@ def read_plan(folder: RunFolder) -> Plan:
 
     try:
         return Plan.read(folder.plan)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         hint = "its logs and outputs are still in " + folder.path
         raise DrumlineError(f"the plan of job {folder.name} cannot be read: {error}", hint) from error
+
+
+def find_plan(folder: RunFolder) -> Plan | None:
+    """Read the plan of a job; None: it has none, or it is damaged, or of a newer version."""
+    from drumline.contract.plan import Plan
+
+    try:
+        return Plan.read(folder.plan)
+    except (OSError, ValueError):
+        return None
 
 
 def read_spec(folder: RunFolder) -> dict[str, Any]:

@@ -165,11 +165,11 @@ def test_pipelines_sweeps_and_attempts_of_an_earlier_version(old):
         assert studio.get("/jobs/pipeline/ranks")["ranks"] == []
         assert studio.get("/jobs/pipeline/logs")["total"] == 0
         before = studio.get("/jobs/preempted/ranks?attempt=0")
-        assert (before["attempt"], before["attempts"]) == (0, 2)
+        row = studio.get("/jobs/preempted")["row"]
+        assert (before["attempt"], before["attempts"], row["most_attempts"]) == (0, 2, None)
         assert {one["state"] for one in before["ranks"]} == {"stopped"}
         assert {one["state"] for one in studio.get("/jobs/preempted/ranks")["ranks"]} == {"completed"}
-        lines = studio.get("/jobs/preempted/logs?attempt=0&ranks=0")["lines"]
-        assert lines[0]["text"] == "step 0 of rank 0"
+        assert studio.get("/jobs/preempted/logs?attempt=0&ranks=0")["lines"][0]["text"] == "step 0 of rank 0"
         assert studio.get("/jobs/completed/system")["rows"]
         assert [one["name"] for one in studio.get("/jobs/completed/metrics")["metrics"]] == ["loss"]
 

@@ -30,38 +30,9 @@ from drumline.sdk.operations import Operations, from_description, print_warnings
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from drumline.contract.folder import RunFolder
     from drumline.sdk.notebook.difference import JobDifferences
     from drumline.spec.jobs.command import Command
     from drumline.tracking.series import Series
-
-
-# The log of a job as text.
-
-
-def read_logs(
-    folder: RunFolder,
-    choice: LogChoice,
-    rank: str,
-    grep: str | None,
-    since: str | None,
-    view: dict[str, bool | None],
-) -> str:
-    """Return the chosen lines. ``view``: ``timestamps`` and ``prefix``, as of LogView. Raises UsageError."""
-    try:
-        if choice.tail is not None and choice.tail < 0:
-            raise UsageError(f"tail: {choice.tail} is below 0", "tail=50")
-        moment = times.parse_moment(since, "since") if since else 0.0
-        choice = check_choice(folder, choice._replace(since=moment), rank, "")
-        out = io.StringIO()
-        with Matcher(grep) if grep is not None else nullcontext() as matcher:
-            choice = choice._replace(matcher=matcher)
-            shown = LogView(out, choice, timestamps=bool(view["timestamps"]), prefix=view["prefix"])
-            print_logs(folder, shown)
-    except UsageError as error:
-        # What the command line calls a flag is an argument here.
-        raise UsageError(error.message.removeprefix("--"), error.hint) from None
-    return out.getvalue()
 
 
 # The part of azure-core's LROPoller that scripts use.
@@ -167,11 +138,23 @@ class JobViews(Operations):
         ``attempt``: from 0; None: all. ``grep``: a regular expression. ``since``: ``"10m"`` or a time.
         ``prefix``: whether lines begin with rank and node; None: if there are several ranks. Raises UsageError.
         """
-        choice = LogChoice(attempt=attempt, tail=tail)
-        chosen = "" if rank is None else str(rank)
+        folder, out = lookup.folder_of(name), io.StringIO()
         is_one = prefix is None and isinstance(rank, int)
-        view = {"timestamps": timestamps, "prefix": False if is_one else prefix}
-        return read_logs(lookup.folder_of(name), choice, chosen, grep, since, view)
+        try:
+            if tail is not None and tail < 0:
+                raise UsageError(f"tail: {tail} is below 0", "tail=50")
+            choice = LogChoice(
+                attempt=attempt, tail=tail, since=times.parse_moment(since, "since") if since else 0.0
+            )
+            choice = check_choice(folder, choice, "" if rank is None else str(rank), "")
+            with Matcher(grep) if grep is not None else nullcontext() as matcher:
+                choice = choice._replace(matcher=matcher)
+                view = LogView(out, choice, timestamps=timestamps, prefix=False if is_one else prefix)
+                print_logs(folder, view)
+        except UsageError as error:
+            # What the command line calls a flag is an argument here.
+            raise UsageError(error.message.removeprefix("--"), error.hint) from None
+        return out.getvalue()
 
     def top(self, name: str) -> dict[str, Any]:
         """

@@ -40,7 +40,7 @@ def write_facts(number):
             "display_name": "",
             "hang": "",
             "attempt": 0,
-            "attempts": None,
+            "most_attempts": None,
         }
     )
 

@@ -50,35 +50,25 @@ def _format(told: dict[str, Any], width: int) -> Iterator[str]:
     yield from _format_jobs(told["jobs"])
     same = []
     for section, key in SECTIONS.items():
-        lines = list(
-            _format_code(told["code"])
-            if section == "code"
-            else _format_differences(told[section], key, width)
-        )
+        if section == "code":
+            lines = list(_format_code(told["code"]))
+        else:
+            lines = [
+                clean(line)
+                for difference in told[section]
+                for line in _format_difference(str(difference[key]), difference["a"], difference["b"], width)
+            ]
         if lines:
             yield from ("", section, *lines)
         else:
             same.append(section)
     if told["metrics"]:
-        rows = [
-            (one["metric"], *(format_number(one[key], 5) for key in ("a", "b", "difference")))
-            for one in told["metrics"]
-        ]
-        yield from _align([("metrics", "a", "b", "b - a"), *rows])
-    times = [
-        (
-            one["time"].removesuffix("_s").replace("_", " "),
-            format_number(one["a"], 5),
-            format_number(one["b"], 5),
-        )
-        for one in told["times"]
-    ]
-    yield from _align([("seconds", "a", "b"), *times])
+        heads = ("metrics", "a", "b", "b - a")
+        yield from _align(heads, "metric", told["metrics"], ("a", "b", "difference"))
+    times = [{**row, "time": row["time"].removesuffix("_s").replace("_", " ")} for row in told["times"]]
+    yield from _align(("seconds", "a", "b"), "time", times, ("a", "b"))
     if told["phases"]:
-        phases = [
-            (one["phase"], format_number(one["a"], 5), format_number(one["b"], 5)) for one in told["phases"]
-        ]
-        yield from _align([("seconds of the start", "a", "b"), *phases])
+        yield from _align(("seconds of the start", "a", "b"), "phase", told["phases"], ("a", "b"))
     if same:
         yield from ("", "the same: " + ", ".join(same))
 
@@ -105,11 +95,6 @@ def _format_code(code: dict[str, Any]) -> Iterator[str]:
         yield f"  and {code['left_out']} files more"
 
 
-def _format_differences(listed: Iterable[dict[str, Any]], key: str, width: int) -> Iterator[str]:
-    for one in listed:
-        yield from map(clean, _format_difference(str(one[key]), one["a"], one["b"], width))
-
-
 def _format_difference(name: str, a: Any, b: Any, width: int) -> Iterator[str]:
     left, right = _to_text(a), _to_text(b)
     line = f"  {name}  {left} -> {right}"
@@ -128,12 +113,16 @@ def _to_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _align(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+def _align(
+    heads: tuple[str, ...], key: str, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]
+) -> Iterator[str]:
     """Format a head and rows: names on the left, numbers to the right."""
     from drumline.cli.columns import measure, pad, to_line
 
-    heads, *others = rows
-    listed = [heads, *((f"  {to_line(name)}", *cells) for name, *cells in others)]
+    listed = [
+        heads,
+        *((f"  {to_line(row[key])}", *(format_number(row[at], 5) for at in columns)) for row in rows),
+    ]
     widths = [max(measure(row[column]) for row in listed) for column in range(len(heads))]
     yield ""
     for name, *cells in listed:

@@ -79,7 +79,9 @@ def _show_metrics(given: Namespace) -> int:
         who = "these jobs have" if named else f"job {folders[0].name} has"
         print(f"{who} logged {'no such metrics' if given.metric else 'no metrics'}", file=sys.stderr)
     elif given.output is None and sys.stdout.isatty():
-        print(_describe_pages(folders[0]), file=sys.stderr)
+        from drumline.control.facts.description import pages_of
+
+        print(clean(pages_of(folders[0])), file=sys.stderr)
     return 0
 
 
@@ -96,7 +98,9 @@ def _print_table(
     if on_terminal:
         for row, (_, one) in zip(rows, shown, strict=True):
             row["course"] = draw_course(one, _COURSE_WIDTH, in_blocks=_can_draw())
-            row["count"] = _describe_count(one)
+            figures = one.figures()
+            odd = f", {figures.odd_count} nan or inf" if figures.odd_count else ""
+            row["count"] = f"{figures.value_count}{' or more' if one.is_cut else ''}{odd}"
     columns = tuple(
         name
         for name in _COLUMNS
@@ -106,12 +110,6 @@ def _print_table(
     left_out += len(listed) - len(shown)
     if left_out and on_terminal:
         print(f"and at least {left_out} more; choose with --metric PATTERN")
-
-
-def _describe_count(one: Series) -> str:
-    figures = one.figures()
-    odd = f", {figures.odd_count} nan or inf" if figures.odd_count else ""
-    return f"{figures.value_count}{' or more' if one.is_cut else ''}{odd}"
 
 
 def _follow(folder: RunFolder, reader: MetricsReader, given: Namespace, steps: _StepRange) -> int:
@@ -206,13 +204,6 @@ def _parse_steps(text: str | None) -> _StepRange:
 def _print_notes(notes: Any, folder: RunFolder) -> None:
     for note in notes:
         print(f"warning: job {folder.name}: {clean(note)}", file=sys.stderr)
-
-
-def _describe_pages(folder: RunFolder) -> str:
-    """Return how to see the same in MLflow's own pages."""
-    from drumline.control.facts.description import pages_of
-
-    return clean(pages_of(folder))
 
 
 def _can_draw() -> bool:

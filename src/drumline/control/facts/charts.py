@@ -294,19 +294,15 @@ def _cut(places: Sequence[float], most: int) -> list[int]:
     """Return where each bin ends."""
     count = len(places)
     if count <= most:
-        return _cut_equal(places)
+        # Values at one place are one bin.
+        ends = [index for index in range(1, count) if places[index] != places[index - 1]]
+        return [*ends, count]
     low, high = places[0], places[-1]
     if low == high:
         # All at one place, such as a program that logs no steps: by their order.
         return [count * number // most for number in range(1, most + 1)]
     ends = [bisect_left(places, low + (high - low) * number / most) for number in range(1, most)]
     return [*ends, count]
-
-
-def _cut_equal(places: Sequence[float]) -> list[int]:
-    """Return where a place differs from the one before: values at one place are one bin."""
-    ends = [index for index in range(1, len(places)) if places[index] != places[index - 1]]
-    return [*ends, len(places)]
 
 
 def _add(found: Binned, place: float, values: list[float]) -> None:

@@ -50,6 +50,7 @@ def describe(
     spec = {**read_spec(folder), **outcome.edits}
     if not is_whole:
         spec = hide_in_job(spec)
+    plan = {} if brief else folder.read_json(folder.plan) or {}
     described: dict[str, Any] = {
         "name": name,
         "display_name": spec.pop("display_name", None) or name,
@@ -81,7 +82,7 @@ def describe(
         **_describe_drills(folder, outcome, brief=brief),
         **{key: value for key, value in spec.items() if key not in ("name", "type", "services", "outputs")},
         "outputs": _outputs(name, outcome.kind, spec.get("outputs")),
-        **({} if brief else {"resolved": _read_resolved(folder)}),
+        **({} if brief else {"resolved": hide_in_job(plan.get("resolved") or {}) or None}),
         "registered": {
             output: f"not registered: {asset.error}"
             if asset.error
@@ -141,7 +142,8 @@ def describe(
 
         training = steps.describe_steps(folder, outcome)
         described |= {"steps": training} if training else {}
-        described["resources_used"] = usage.summarize_usage(folder, outcome)
+        totals = [rank._asdict() for rank in usage.list_totals(folder, outcome)]
+        described["resources_used"] = {"ranks": totals} if totals else None
         described["metrics"], described["metrics_left_out"] = (
             metrics.read_latest(folder) if outcome.started is not None else ({}, 0)
         )
@@ -188,7 +190,7 @@ def _describe_drills(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dic
     if outcome.experiments:
         from drumline.control.facts import parts
 
-        described |= parts.describe_all(folder, outcome, brief=brief)
+        described["experiments"] = parts.list_experiments(folder, outcome, brief=brief)
     return described
 
 
@@ -233,11 +235,6 @@ def _outputs(job: str, kind: str, written: Any) -> dict[str, Any]:
             "path": path if path and "${{" not in path else f"azureml://jobs/{job}/outputs/{output}",
         }
     return shown
-
-
-def _read_resolved(folder: RunFolder) -> dict[str, Any] | None:
-    """Return what references were resolved to."""
-    return hide_in_job((folder.read_json(folder.plan) or {}).get("resolved") or {}) or None
 
 
 def _describe_all_services(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:

@@ -125,6 +125,9 @@ class Span(NamedTuple):
     def bin_of(self, when: float) -> int:
         return min(self.bins - 1, max(0, int((when - self.begin) / self.bin_s)))
 
+    def make_empty(self) -> Values:
+        return array("d", [_UNKNOWN]) * self.bins
+
 
 def read_system(
     name: str, measure: str = "cpu", points: int = 300, attempt: int | None = None
@@ -172,7 +175,8 @@ def _measure_span(shown: Attempt, points: int) -> Span | None:
 def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Measure) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     newest: list[Sample] = []
-    steps = _read_steps(folder, plan, shown, span, measure) if measure.is_of_steps else None
+    ranks = {task.rank for task in plan.ranks}
+    steps = _read_step_rows(folder, shown.number, measure, ranks, span) if measure.is_of_steps else None
     for node in plan.nodes:
         lines = _choose_lines(samples.path_of(folder.path, node.node), shown.number, span.bin_of)
         newest += _parse(lines[-1:])
@@ -181,7 +185,7 @@ def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Me
             label = shown.outcome.hosts.get(node.node) or f"node {node.node}"
             rows.append({"rank": None, "node": node.node, "label": label, "values": values})
         elif steps:
-            nothing = array("d", [_UNKNOWN]) * span.bins
+            nothing = span.make_empty()
             rows += [_row(task, node.node, steps.values.get(task.rank, nothing)) for task in node.ranks]
         elif measure.key == "log":
             logged = _read_log(folder, shown, node.node, span)
@@ -230,11 +234,6 @@ def _describe_measure(
     elif measure.key == "gpu_memory":
         most = max((gpu.total for one in newest for gpu in one.gpus if gpu.total), default=None)
     return {"key": measure.key, "title": measure.title, "unit": measure.unit, "most": most}
-
-
-def _read_steps(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Measure) -> StepRows:
-    ranks = {task.rank for task in plan.ranks}
-    return read_step_rows(folder, shown.number, measure.key, ranks, span.bins, span.bin_of)
 
 
 # samples
@@ -288,7 +287,7 @@ def _read_log(folder: RunFolder, shown: Attempt, node: int, span: Span) -> Calla
     def values_of(rank: int) -> Values:
         known = shown.outcome.ranks.get(rank)
         if known is None or known.started is None:
-            return array("d", [_UNKNOWN]) * span.bins
+            return span.make_empty()
         bins = added.get(rank, {})
         lived = range(span.bin_of(known.started), max([span.bin_of(known.ended or span.end), *bins]) + 1)
         return array(
@@ -304,7 +303,7 @@ def _read_log(folder: RunFolder, shown: Attempt, node: int, span: Span) -> Calla
 
 def _fill(span: Span, points: Iterable[tuple[float, float | None]], measure: Measure) -> Values:
     """Put values into their bins, and into those before them back to the value before: a sample is of all that time."""
-    values = array("d", [_UNKNOWN]) * span.bins
+    values = span.make_empty()
     before, first, known = span.begin, 0, 0.0
     begin, bin_s, most = span.begin, span.bin_s, span.bins - 1
     for when, value in points:
@@ -327,8 +326,6 @@ def _fill(span: Span, points: Iterable[tuple[float, float | None]], measure: Mea
 # step time and lateness
 
 
-LATENESS, STEP_TIME = "lateness", "step"
-
 _NEARLY_ALL = 0.98
 """Of the values; the first steps of a job take seconds, and would leave the weakest colour for all others."""
 
@@ -339,17 +336,12 @@ _LATE_OF_STEP = 0.1
 class StepRows(NamedTuple):
     """Milliseconds of each rank in bins, nan where nothing is known. ``most``: those of the strongest colour."""
 
-    values: Mapping[int, array[float]]
+    values: Mapping[int, Values]
     most: float | None
 
 
-def read_step_rows(
-    folder: RunFolder,
-    attempt: int,
-    key: str,
-    ranks: Collection[int],
-    bins: int,
-    bin_of: Callable[[float], int],
+def _read_step_rows(
+    folder: RunFolder, attempt: int, measure: Measure, ranks: Collection[int], span: Span
 ) -> StepRows:
     """
     Return what the steps of these ranks took, or by how much each came later to an all-reduce than the median of the
@@ -357,38 +349,36 @@ def read_step_rows(
     """
     history = read_steps(folder.path, attempt)
     ours = history._replace(ranks={rank: found for rank, found in history.ranks.items() if rank in ranks})
-    if key == STEP_TIME:
-        rows = {rank: _fill_steps(windows, bins, bin_of) for rank, windows in ours.ranks.items()}
+    if measure.key == "step":
+        rows = {rank: _fill_steps(windows, span) for rank, windows in ours.ranks.items()}
         return StepRows(rows, _find_most(rows.values(), 0.0))
-    rows = _fill_lateness(ours, bins, bin_of)
+    rows = _fill_lateness(ours, span)
     return StepRows(rows, _find_most(rows.values(), 1000 * _LATE_OF_STEP * ours.find_step_s()))
 
 
-def _fill_steps(windows: Iterable[Window], bins: int, bin_of: Callable[[float], int]) -> array[float]:
+def _fill_steps(windows: Iterable[Window], span: Span) -> Values:
     """Fill the bins of a rank: a window is of all the time since the one before."""
-    values = array("d", [math.nan]) * bins
+    values = span.make_empty()
     first: int | None = None
     for window in windows:
         spread = window.seconds.get("step")
         if spread is not None:
-            last = bin_of(window.time)
-            begin = bin_of(window.time - window.made * spread.median) if first is None else first
+            last = span.bin_of(window.time)
+            begin = span.bin_of(window.time - window.made * spread.median) if first is None else first
             for place in range(min(begin, last), last + 1):
                 values[place] = round(1000 * spread.median, 3)
             first = last + 1
     return values
 
 
-def _fill_lateness(
-    history: StepHistory, bins: int, bin_of: Callable[[float], int]
-) -> dict[int, array[float]]:
+def _fill_lateness(history: StepHistory, span: Span) -> dict[int, Values]:
     """Fill the bins of each rank with the median of the all-reduces in them."""
     found: dict[tuple[int, int], list[float]] = {}
     for times in history.list_entries().values():
-        place = bin_of(min(times.values()))
+        place = span.bin_of(min(times.values()))
         for rank, late_s in find_behind(times).items():
             found.setdefault((rank, place), []).append(late_s)
-    rows = {rank: array("d", [math.nan]) * bins for rank in history.ranks}
+    rows = {rank: span.make_empty() for rank in history.ranks}
     for (rank, place), late in found.items():
         rows[rank][place] = round(max(0.0, 1000 * statistics.median(late)), 3)
     return rows
@@ -524,7 +514,7 @@ def _choose(events: Iterable[e.Event]) -> list[Mark]:
     marks: list[Mark] = []
     failed = 0
     for event in events:
-        mark = _to_mark(event)
+        mark = _explain(event)
         if isinstance(event, e.AttemptEnded):
             failed = 0
         if mark is None or len(marks) >= _MOST_MARKS:
@@ -535,25 +525,20 @@ def _choose(events: Iterable[e.Event]) -> list[Mark]:
     return marks
 
 
-def _to_mark(event: e.Event) -> Mark | None:
-    kind_text = _explain(event)
-    return kind_text and Mark(event.time, *kind_text)
-
-
-def _explain(event: e.Event) -> tuple[str, str] | None:
+def _explain(event: e.Event) -> Mark | None:
+    if type(event) in _KINDS:
+        return Mark(event.time, _KINDS[type(event)], text_of(event))
     if isinstance(event, e.RankExited) and event.code != 0:
         how = f"ended by signal {event.signal}" if event.signal else f"failed with exit code {event.code}"
-        return "failed", f"rank {event.rank} {event.error or how}"
+        return Mark(event.time, "failed", f"rank {event.rank} {event.error or how}")
     if isinstance(event, e.NodeLost):
-        return "lost", f"node {event.node}: {event.reason}"
+        return Mark(event.time, "lost", f"node {event.node}: {event.reason}")
     if isinstance(event, e.JobHung):
-        return "hang", event.reason
+        return Mark(event.time, "hang", event.reason)
     if isinstance(event, e.JobWentOn):
-        return "went_on", "the job goes on"
-    if type(event) in _KINDS:
-        return _KINDS[type(event)], text_of(event)
+        return Mark(event.time, "went_on", "the job goes on")
     if isinstance(event, e.CancelRequested):
-        return "cancel", f"canceled by {event.by}"
+        return Mark(event.time, "cancel", f"canceled by {event.by}")
     if isinstance(event, e.JobStopping):
-        return "stopping", event.reason or "the remaining ranks are stopped"
-    return ("running", "all ranks run") if isinstance(event, e.JobRunning) else None
+        return Mark(event.time, "stopping", event.reason or "the remaining ranks are stopped")
+    return Mark(event.time, "running", "all ranks run") if isinstance(event, e.JobRunning) else None

@@ -302,11 +302,11 @@ class JobFacts:
             return None
         from drumline.control.facts import usage
 
-        used = usage.summarize_usage(self.folder, self.outcome)
-        if not used:
+        totals = usage.list_totals(self.folder, self.outcome)
+        if not totals:
             return None
-        means = [rank["mean_cpu_percent"] for rank in used["ranks"] if rank["mean_cpu_percent"] is not None]
-        peak = max(rank["peak_memory_bytes"] or 0 for rank in used["ranks"])
+        means = [rank.mean_cpu_percent for rank in totals if rank.mean_cpu_percent is not None]
+        peak = max(rank.peak_memory_bytes for rank in totals)
         return UseFacts(peak, round(sum(means) / len(means), 1) if means else None)
 
     @property

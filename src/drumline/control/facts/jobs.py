@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from drumline.contract.outcome import Outcome
 
 
-_FORMAT = 2
+_FORMAT = 3
 """Raised when facts or descriptions change their form, so that none of before is taken."""
 
 _MOST_KEPT_BYTES = 200_000
@@ -83,9 +83,10 @@ class JobOverview(NamedTuple):
 
     hang: str = ""
     attempt: int = 0
-    """Counts from 0; ``attempts`` is how many there may be, None without restarts."""
+    """Counts from 0."""
 
-    attempts: int | None = None
+    most_attempts: int | None = None
+    """How many there may be; None: it was not started again."""
 
     @property
     def is_final(self) -> bool:
@@ -152,7 +153,9 @@ class KnownJobs:
         wanted = list(names)
         self.load(wanted)
         known = [name for name in wanted if self.is_known_final(name)]
-        texts = self._read_descriptions(known)
+        texts: dict[str, str] = {}
+        with contextlib.suppress(UnusableIndexError):
+            texts = self._index.read_descriptions(known) if known else {}
         studio, workspace = None, current_workspace()
         if may_have_studio():
             from drumline.control.settings import studios
@@ -173,11 +176,6 @@ class KnownJobs:
                 page = studio.address + studio.path_of(name, workspace)
                 described["services"]["Studio"]["endpoint"] = page
             yield described
-
-    def _read_descriptions(self, names: Sequence[str]) -> dict[str, str]:
-        with contextlib.suppress(UnusableIndexError):
-            return self._index.read_descriptions(names) if names else {}
-        return {}
 
     def _get_kept(self, name: str, stamp: str) -> KeptFacts | None:
         kept = self._new.get(name) or self._kept.get(name)
@@ -272,7 +270,7 @@ def _look(folder: RunFolder, outcome: Outcome) -> JobOverview:
         display_name=str(spec.get("display_name") or ""),
         hang=outcome.hang or below,
         attempt=len(outcome.attempts),
-        attempts=restarts + 1 if isinstance(restarts, int) and restarts else None,
+        most_attempts=restarts + 1 if isinstance(restarts, int) and restarts else None,
     )
 
 
@@ -458,7 +456,7 @@ def describe_row(job: JobOverview) -> dict[str, Any]:
         "processes": processes,
         "compute": job.compute,
         "attempt": job.attempt,
-        "attempts": job.attempts,
+        "most_attempts": job.most_attempts,
         "metric": None if job.metric is None else {"name": job.metric[0], "value": job.metric[1]},
         "tags": job.tags,
         "parent": job.parent,

@@ -110,16 +110,16 @@ class MetricsReader:
         for step in steps[-_MOST_STEPS:]:
             if "/" in step.job or step.job in (".", ".."):
                 continue
-            reader = self._steps.setdefault(step.job, self._make_reader(step.job, step.step or step.job))
+            reader = self._steps.get(step.job)
+            if reader is None:
+                folder, label = RunFolder.for_job(step.job), step.step or step.job
+                reader = MetricsReader(folder, self._patterns, label, names_only=self._names_only)
+                self._steps[step.job] = reader
             inside = reader.look(max(0.1, deadline - time.monotonic()))
             self._left_out += inside.left_out
             self._notes += [note for note in inside.notes if note not in self._notes]
             found += inside.series
         return found
-
-    def _make_reader(self, job: str, label: str) -> MetricsReader:
-        folder = RunFolder.for_job(job)
-        return MetricsReader(folder, self._patterns, label, names_only=self._names_only)
 
     def _of_ranks(self, deadline: float, limit_s: float | None) -> list[Series]:
         plan = self._plan = self._plan or find_plan(self._folder)
@@ -157,7 +157,9 @@ class MetricsReader:
         return [f"{where}{what}: several values for a step; {who}"]
 
     def _in_files(self, run_dir: str, deadline: float) -> list[Series]:
-        self._look_for_children(run_dir)
+        if self._children is None:
+            self._children = ChildRuns(run_dir, fold_events(self._folder).created or 0.0)
+        self._children.look()
         found = []
         for folder, name in [(run_dir, ""), *self._children.found.items()]:
             listed, is_cut = metrics.list_some_names(folder)
@@ -172,12 +174,6 @@ class MetricsReader:
                     file.read_more(deadline)
                 found.append(file.series)
         return found
-
-    def _look_for_children(self, run_dir: str) -> None:
-        if self._children is None:
-            created = fold_events(self._folder).created or 0.0
-            self._children = ChildRuns(run_dir, created)
-        self._children.look()
 
     def _at_server(self, where: runs.RunLocation, plan: Plan, limit_s: float) -> list[Series]:
         found: list[Series] = []
@@ -254,8 +250,8 @@ def read_latest(folder: RunFolder, *, in_files: bool = False) -> tuple[dict[str,
         _ask_server(where, plan, lambda server: _add_latest(server, where.run_id, found), _SHOW_S)
         found = dict(found)  # Whoever asks may still be at it.
     if len(found) < MOST_SHOWN and not in_files:
-        for name, value in _latest_in_events(folder).items():
-            found.setdefault(name, value)
+        for name, points in read_event_points(folder, _EVENT_FILES_S).items():
+            found.setdefault(name, points[-1].value)
         for (experiment, name), point in read_experiments(folder).items():
             found.setdefault(f"{experiment}/{name}", point.value)
     shown = sorted(found)[:MOST_SHOWN]
@@ -308,11 +304,6 @@ def _latest_in_files(folder: RunFolder, run_dir: str) -> tuple[dict[str, float],
         if point is not None:
             found[name] = point.value
     return found, max(0, len(places) - MOST_SHOWN) + int(is_cut)
-
-
-def _latest_in_events(folder: RunFolder) -> dict[str, float]:
-    read = read_event_points(folder, _EVENT_FILES_S)
-    return {tag: points[-1].value for tag, points in read.items()}
 
 
 def read_event_points(folder: RunFolder, limit_s: float, *, is_whole: bool = False) -> dict[str, list[Point]]:

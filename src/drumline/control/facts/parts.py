@@ -220,17 +220,15 @@ def _look_at_trial(step: StepOutcome, goal: str, metric: str, rank: int | None) 
 _MOST = 2000
 
 
-def describe_all(folder: RunFolder, outcome: Outcome, *, brief: bool = False) -> dict[str, Any]:
-    """Describe the experiments in their order; nothing of a job without any. ``brief``: without their metrics."""
-    if not outcome.experiments:
-        return {}
+def list_experiments(folder: RunFolder, outcome: Outcome, *, brief: bool) -> list[dict[str, Any]]:
+    """Describe the experiments in their order. ``brief``: without their metrics."""
     measured: dict[str, dict[str, float | str]] = {}
     if not brief:
         from drumline.control.facts import metrics
 
         for (experiment, name), point in metrics.read_experiments(folder).items():
             measured.setdefault(experiment, {})[name] = metrics.to_json_number(point.value)
-    listed = [
+    return [
         {
             "experiment": one.experiment,
             "number": one.number,
@@ -238,12 +236,13 @@ def describe_all(folder: RunFolder, outcome: Outcome, *, brief: bool = False) ->
             "reason": one.reason,
             "began_at": utc(one.began),
             "ended_at": utc(one.ended),
-            "seconds": _measure_s(one),
+            "seconds": None
+            if one.began is None or one.ended is None
+            else round(max(0.0, one.ended - one.began), 3),
             **({} if brief else {"metrics": measured.get(one.experiment, {})}),
         }
         for one in list(outcome.experiments.values())[:_MOST]
     ]
-    return {"experiments": listed}
 
 
 def describe_times(outcome: Outcome, zero: float, until: float) -> list[dict[str, Any]]:
@@ -267,12 +266,6 @@ def _find_status(one: ExperimentOutcome, outcome: Outcome) -> str:
     if not outcome.is_final:
         return status.RUNNING
     return status.CANCELED if outcome.status == status.CANCELED else status.FAILED
-
-
-def _measure_s(one: ExperimentOutcome) -> float | None:
-    if one.began is None or one.ended is None:
-        return None
-    return round(max(0.0, one.ended - one.began), 3)
 
 
 # reports that jobs were run for, in the run folder of each of these jobs

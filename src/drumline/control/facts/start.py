@@ -164,7 +164,8 @@ def apply(start: Start, event: e.Event) -> Start:
         following.over = event.time
         return following
     _apply(start, event)
-    _apply_end(start, event)
+    if start.trouble is None and _is_trouble(event):
+        start.trouble = event.time
     return start
 
 
@@ -203,11 +204,6 @@ def _apply_node(start: Start, event: e.Event) -> None:
         start.grouped.setdefault(event.rank, event)
 
 
-def _apply_end(start: Start, event: e.Event) -> None:
-    if start.trouble is None and _is_trouble(event):
-        start.trouble = event.time
-
-
 def _is_trouble(event: e.Event) -> bool:
     return isinstance(event, _ENDS) or (isinstance(event, e.RankExited) and event.code != 0)
 
@@ -218,13 +214,14 @@ def list_phases(start: Start) -> list[Phase]:
     if start.running is not None:
         found.append(Phase(ALL_RUNNING, start.running, start.running))
     if start.trouble is not None:
-        found = [one if one.until is not None else _cut_off(one, start.trouble) for one in found]
+        found = [
+            phase
+            if phase.until is not None
+            else phase._replace(until=max(start.trouble, phase.begin), note=phase.note or "cut off")
+            for phase in found
+        ]
     ends = {one.name: one.until for one in found}
     return sorted(found, key=lambda one: (ends[one.part_of or one.name] or time.time(), one.part_of))
-
-
-def _cut_off(phase: Phase, at: float) -> Phase:
-    return phase._replace(until=max(at, phase.begin), note=phase.note or "cut off")
 
 
 def _before_agents(start: Start) -> list[Phase]:

@@ -199,7 +199,7 @@ class StepHistory(NamedTuple):
             "total_source": totals[0].source if totals else None,
             "told_by": None,
             "rate": round_rate(recent.find_rate()),
-            "step_s": _round_known(recent.find_step_s() or None, 6),
+            "step_s": round(step_s, 6) if (step_s := recent.find_step_s()) else None,
             "phases": {name: round(share, 4) for name, share in recent.find_shares().items()},
             "looks": None,
             "latest": latest and recent._describe_latest(latest),
@@ -364,10 +364,6 @@ def _read_median(window: steps.Window, name: str) -> float:
         return max(0.0, _read_median(window, "comm") - _read_median(window, "overlap"))
     spread = window.seconds.get(name)
     return spread.median if spread else 0.0
-
-
-def _round_known(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
 
 
 # descriptions

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import samples, status
+from drumline.contract import samples
 from drumline.contract.folder import RunFolder, read_plain
 from drumline.contract.record import NamedTuple
 from drumline.control.facts.steps import describe_steps
@@ -85,24 +85,27 @@ def _steps(outcome: Outcome, depth: int) -> list[dict[str, Any]]:
     return listed
 
 
-def summarize_usage(folder: RunFolder, outcome: Outcome) -> dict[str, Any] | None:
-    """Summarize the latest attempt by rank: peak memory in bytes, mean percent of a core. None: not sampled."""
-    ranks = []
-    for _, pair in sorted(read_pairs(folder, outcome).items()):
-        for use in pair.now.ranks:
-            known = outcome.ranks.get(use.rank)
-            if known is not None:
-                mean = _mean_percent(use, known, pair.now)
-                ranks.append(
-                    {
-                        "rank": use.rank,
-                        "node": known.node,
-                        "peak_memory_bytes": use.peak,
-                        "cpu_seconds": round(use.cpu_s, 2),
-                        "mean_cpu_percent": mean,
-                    }
-                )
-    return {"ranks": sorted(ranks, key=lambda one: one["rank"])} if ranks else None
+class RankTotals(NamedTuple):
+    """The use of a rank in all of an attempt. ``mean_cpu_percent``: of a core."""
+
+    rank: int
+    node: int
+    peak_memory_bytes: int
+    cpu_seconds: float
+    mean_cpu_percent: float | None
+
+
+def list_totals(folder: RunFolder, outcome: Outcome) -> list[RankTotals]:
+    """List the totals of the ranks of the latest attempt; empty: it was not sampled."""
+    return sorted(
+        (
+            RankTotals(use.rank, rank.node, use.peak, round(use.cpu_s, 2), _mean_percent(use, rank, pair.now))
+            for pair in read_pairs(folder, outcome).values()
+            for use in pair.now.ranks
+            if (rank := outcome.ranks.get(use.rank))
+        ),
+        key=lambda totals: totals.rank,
+    )
 
 
 def read_pairs(folder: RunFolder, outcome: Outcome) -> dict[int, Pair]:
@@ -268,7 +271,3 @@ def _age_of(folder: RunFolder, log: str) -> float | None:
     except OSError:
         return None
     return max(0.0, round(time.time() - written.st_mtime, 1)) if written.st_size else None
-
-
-def is_over(described: Mapping[str, Any]) -> bool:
-    return described["status"] in status.TERMINAL

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count, format_link, format_ms, format_size
-from drumline.control.facts.usage import summarize_usage
+from drumline.control.facts.usage import list_totals
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.measure.scale_prediction import compare_s, is_hidden, predict_measured_s
 from drumline.node.metrics.machine_usage import MachineReader
@@ -166,8 +166,8 @@ class MemoryUse:
 
     def add(self, folder: RunFolder) -> None:
         """Read the samples of a job that has ended."""
-        found = summarize_usage(folder, read_outcome(folder)) or {"ranks": []}
-        self._peak = max([self._peak, *(one["peak_memory_bytes"] for one in found["ranks"])])
+        totals = list_totals(folder, read_outcome(folder))
+        self._peak = max([self._peak, *(rank.peak_memory_bytes for rank in totals)])
 
     def explain_lack(self, ranks: int) -> str:
         """Return why so many ranks find no room; empty where they do, or nothing is known."""

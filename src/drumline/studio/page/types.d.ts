@@ -55,7 +55,7 @@ interface Row {
   processes: number | null;
   compute: string;
   attempt: number;
-  attempts: number | null;
+  most_attempts: number | null;
   metric: { name: string; value: number } | null;
   spark?: number[] | null;
   tags: Record<string, string>;

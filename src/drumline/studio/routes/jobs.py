@@ -115,15 +115,7 @@ def preempt_job(request: Request) -> dict[str, Any]:
     return {"name": name, "attempt": attempt}
 
 
-def archive_job(request: Request) -> dict[str, Any]:
-    return _set_archived(request, archived=True)
-
-
-def restore_job(request: Request) -> dict[str, Any]:
-    return _set_archived(request, archived=False)
-
-
-def _set_archived(request: Request, *, archived: bool) -> dict[str, Any]:
+def set_archived(request: Request, *, archived: bool) -> dict[str, Any]:
     name = request.path_params["name"]
     job_folders.set_archived(name, archived=archived)
     _look_again(request, [name])
@@ -173,7 +165,7 @@ ROUTES = [
     Route("/jobs/archive", archive_jobs, methods=["POST"]),
     Route("/jobs/{name}/cancel", cancel_job, methods=["POST"]),
     Route("/jobs/{name}/preempt", preempt_job, methods=["POST"]),
-    Route("/jobs/{name}/archive", archive_job, methods=["POST"]),
-    Route("/jobs/{name}/restore", restore_job, methods=["POST"]),
+    Route("/jobs/{name}/archive", partial(set_archived, archived=True), methods=["POST"]),
+    Route("/jobs/{name}/restore", partial(set_archived, archived=False), methods=["POST"]),
     Route("/jobs/{name}/rerun", rerun_job, methods=["POST"]),
 ]

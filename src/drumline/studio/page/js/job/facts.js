@@ -29,7 +29,7 @@ export function Facts({ info, progress }) {
     ${row.parent && html`<span>of <a href=${jobPath(row.parent)}><b>${row.parent}</b></a></span>`}
     <${Shape} row=${row} />
     <${Ran} row=${row} />
-    ${row.attempts !== null && row.attempts > 1 && html`<span>attempt <b>${row.attempt}</b> of 0-${row.attempts - 1}</span>`}
+    ${row.most_attempts !== null && row.most_attempts > 1 && html`<span>attempt <b>${row.attempt}</b> of 0-${row.most_attempts - 1}</span>`}
     ${progress && html`<span data-test="progress">${progress}</span>`}
     ${row.metric && html`<span>${row.metric.name} <b>${number(row.metric.value)}</b></span>`}
     ${row.started ? html`<span>started <b>${when(row.started)}</b></span>` : html`<span>submitted <b>${when(row.created)}</b></span>`}

@@ -60,7 +60,7 @@ async function issueText(info, sentences) {
   const me = await attempt(() => get("/me"));
   const facts = [
     `${row.nodes ?? 1} nodes, ${row.processes ?? 1} ranks on ${row.compute}`,
-    row.attempts && row.attempts > 1 ? `attempt ${row.attempt} of 0-${row.attempts - 1}` : "",
+    row.most_attempts && row.most_attempts > 1 ? `attempt ${row.attempt} of 0-${row.most_attempts - 1}` : "",
     me ? `drumline ${me.version}` : "",
   ];
   const fence = fenceFor(lines.map((one) => one.text).join("\n"));

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from drumline import azure
 from drumline.spec.azure_words import (
     AssetTypes,
     DistributionType,
@@ -21,3 +24,8 @@ __all__ = [
     "JobType",
     "ListViewType",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> type:
+        return azure.stand_in(__name__, name, __all__)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from drumline import azure
 from drumline.spec.jobs.command import Command, CommandComponent, CommandJob
 from drumline.spec.jobs.component import Component
 from drumline.spec.jobs.job import Job
@@ -122,3 +125,8 @@ __all__ = [
     "VsCodeJobService",
     "Workspace",
 ]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> type:
+        return azure.stand_in(__name__, name, __all__)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from drumline import azure
 from drumline.contract.errors import (
     DrumlineError,
     EngineError,
@@ -20,6 +23,9 @@ ValidationError = SpecError
 UserErrorException = SpecError
 UnexpectedKeywordError = SpecError
 JobException = JobFailedError
+# Of azure.core.exceptions.
+AzureError = DrumlineError
+HttpResponseError = DrumlineError
 ResourceNotFoundError = NotFoundError
 
 
@@ -41,10 +47,12 @@ class ErrorTarget:
 
 
 __all__ = [
+    "AzureError",
     "DrumlineError",
     "EngineError",
     "ErrorCategory",
     "ErrorTarget",
+    "HttpResponseError",
     "JobException",
     "JobFailedError",
     "MlException",
@@ -60,3 +68,9 @@ __all__ = [
     "ValidationError",
     "ValidationException",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> type:
+        return azure.stand_in(__name__, name, __all__)

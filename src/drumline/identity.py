@@ -7,16 +7,37 @@ The credentials that scripts make are here, take what they take there, and hold 
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from drumline import azure
 from drumline.contract.record import NamedTuple
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 __all__ = [
+    "AccessToken",
+    "AuthorizationCodeCredential",
     "AzureCliCredential",
+    "AzureDeveloperCliCredential",
+    "AzureMLOnBehalfOfCredential",
+    "AzurePipelinesCredential",
+    "AzurePowerShellCredential",
+    "CertificateCredential",
+    "ChainedTokenCredential",
+    "ClientAssertionCredential",
     "ClientSecretCredential",
     "DefaultAzureCredential",
+    "DeviceCodeCredential",
+    "EnvironmentCredential",
     "InteractiveBrowserCredential",
     "ManagedIdentityCredential",
+    "OnBehalfOfCredential",
+    "SharedTokenCacheCredential",
+    "UsernamePasswordCredential",
+    "VisualStudioCodeCredential",
+    "WorkloadIdentityCredential",
+    "get_bearer_token_provider",
 ]
 
 _TOKEN_LIFETIME_S = 3600
@@ -40,21 +61,20 @@ class _EmptyCredential:
         """Do nothing: nothing is open."""
 
 
-class AzureCliCredential(_EmptyCredential):
-    pass
+def get_bearer_token_provider(credential: _EmptyCredential, *scopes: str, **kwargs: Any) -> Callable[[], str]:
+    """Return a function that returns an empty token."""
+    return lambda: ""
 
 
-class ClientSecretCredential(_EmptyCredential):
-    pass
+AuthorizationCodeCredential = AzureCliCredential = AzureDeveloperCliCredential = _EmptyCredential
+AzureMLOnBehalfOfCredential = AzurePipelinesCredential = AzurePowerShellCredential = _EmptyCredential
+CertificateCredential = ChainedTokenCredential = ClientAssertionCredential = _EmptyCredential
+ClientSecretCredential = DefaultAzureCredential = DeviceCodeCredential = _EmptyCredential
+EnvironmentCredential = InteractiveBrowserCredential = ManagedIdentityCredential = _EmptyCredential
+OnBehalfOfCredential = SharedTokenCacheCredential = UsernamePasswordCredential = _EmptyCredential
+VisualStudioCodeCredential = WorkloadIdentityCredential = _EmptyCredential
 
+if not TYPE_CHECKING:
 
-class DefaultAzureCredential(_EmptyCredential):
-    pass
-
-
-class InteractiveBrowserCredential(_EmptyCredential):
-    pass
-
-
-class ManagedIdentityCredential(_EmptyCredential):
-    pass
+    def __getattr__(name: str) -> type:
+        return azure.stand_in(__name__, name, __all__)

@@ -23,6 +23,9 @@ COMMANDS = {
     "job": "submit and manage jobs: create, show, stream, list, cancel, download ...",
     "compute": "manage the machines that jobs run on: attach, show, list, list-nodes, update, detach",
     "run": "run a program on several nodes, without a job file",
+    "python": "run a Python script that is written for Azure's SDKs, unchanged",
+    "notebook": "start Jupyter for notebooks that are",
+    "azure": "do so for a shell as well: python, notebook, shell",
     "sweep": "search hyperparameters of a program, without a job file",
     "plan": "show what a job file would run, rank by rank",
     "drill": "make a failure on purpose in a job that runs, to see whether it survives",
@@ -59,6 +62,8 @@ _ROOMS = {
     **dict.fromkeys(("configure", "completion", "schema", "init"), "guide."),
 }
 """The folder of a command's module, where it is in one."""
+SHORT = {"python": "azure", "notebook": "azure"}
+"""Commands that are verbs of another."""
 
 HELP = f"""usage: drumline COMMAND [arguments]
 
@@ -83,7 +88,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code. Raises nothing."""
     _open_missing_streams()
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    before_program = argv[: argv.index("--")] if "--" in argv else argv
+    before_program = (
+        argv[: argv.index("--")] if "--" in argv else argv[:1] if argv[:1] == ["python"] else argv
+    )
     debug = "--debug" in before_program
     if debug:
         argv.remove("--debug")
@@ -144,7 +151,13 @@ def _take_color(argv: list[str]) -> None:
     Remove ``--color WHEN`` from the arguments and obey it; words after ``--``, and those of ``drumline run`` without
     it, are a program's. Raises UsageError.
     """
-    end = argv.index("--") if "--" in argv else 0 if argv[:1] == ["run"] else len(argv)
+    end = (
+        0
+        if argv[:1] in (["run"], ["python"]) and "--" not in argv
+        else argv.index("--")
+        if "--" in argv
+        else len(argv)
+    )
     for at, word in enumerate(argv[:end]):
         option, equals, when = word.partition("=")
         if option == "--color":
@@ -173,7 +186,7 @@ def _dispatch(argv: list[str]) -> int:
 
         raise UsageError(f"there is no command {name!r}", foreign_words.suggest(argv, list_modules()))
     try:
-        code: int = import_module(find_module(name)).main(argv[1:])
+        code: int = import_module(find_module(name)).main(argv if name in SHORT else argv[1:])
     except SystemExit as ended:  # argparse, after its help
         code = int(ended.code or 0)
     sys.stdout.flush()
@@ -182,7 +195,7 @@ def _dispatch(argv: list[str]) -> int:
 
 def find_module(command: str) -> str:
     """Return the name of the module that has a command's ``main``."""
-    return f"drumline.cli.{_ROOMS.get(command, '')}{command}"
+    return f"drumline.cli.{_ROOMS.get(command, '')}{SHORT.get(command, command)}"
 
 
 def list_modules() -> dict[str, str]:

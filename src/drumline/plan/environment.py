@@ -16,6 +16,7 @@ from drumline.plan.layout import distributed_config, host_list
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Build
     from drumline.plan.layout import Layout, Process
 
@@ -59,14 +60,23 @@ UNSET = (
 """What another launcher left in the surroundings, and would make a rank believe it is somebody else's."""
 
 
-def job_variables(name: str, folder: str, experiment: str, top: str = "") -> dict[str, str]:
+def job_variables(name: str, folder: RunFolder, experiment: str, cwd: str, top: str = "") -> dict[str, str]:
     """
     Return the variables of all ranks: the user's own words and paths, nothing in them is late-bound.
 
     ``top``: the job that this one is part of in the end; empty: it is that itself.
     """
+    # Scripts make a client of their own from these; there is neither a subscription nor a resource group.
+    workspace = folder.workspace
+    group = "/subscriptions/local/resourceGroups/local"
     return {
-        MARKER: folder,
+        MARKER: folder.path,
+        "AZUREML_ARM_SUBSCRIPTION": "local",
+        "AZUREML_ARM_RESOURCEGROUP": "local",
+        "AZUREML_ARM_WORKSPACE_NAME": workspace,
+        "AZUREML_WORKSPACE_ID": workspace or "local",
+        "AZUREML_WORKSPACE_SCOPE": f"{group}/providers/Microsoft.MachineLearningServices/workspaces/{workspace}",
+        "AZUREML_CR_EXECUTION_WORKING_DIR_PATH": cwd,
         "AZUREML_RUN_ID": name,
         "AZUREML_ROOT_RUN_ID": top or name,
         "AZUREML_EXPERIMENT_ID": experiment,

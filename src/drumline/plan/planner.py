@@ -116,7 +116,8 @@ def plan_job(job: Command, site: Site) -> Plan:
     kept, kept_warnings = _kept_variables(site, layout)
     nodes = _nodes(layout, site.shapes, request.node_count)
     experiment = job.experiment_name or "Default"
-    named = environment.job_variables(name, site.folder.path, experiment, job._top_job)
+    cwd = site.in_place or site.folder.code
+    named = environment.job_variables(name, site.folder, experiment, cwd, job._top_job)
     named |= environment.tracking_variables(name, experiment, site.mlflow_uri, user_env)
     hosts = dict.fromkeys(_HOST_FILE_NAMES, site.folder.hosts) if layout.host_file else {}
     if layout.host_file:
@@ -132,7 +133,7 @@ def plan_job(job: Command, site: Site) -> Plan:
         engine=site.engine,
         distribution=distribution,
         argv=(*layout.before, *(site.argv or ("/bin/bash", "-c", _command(job, data)))),
-        cwd=site.in_place or site.folder.code,
+        cwd=cwd,
         beside=site.beside,
         env={**common, **layout.env},
         user_env={
@@ -163,9 +164,7 @@ def plan_job(job: Command, site: Site) -> Plan:
         uploads=tuple(data.uploads),
         build=site.build,
         folders=tuple(data.folders),
-        services=unsupported.plan_services(
-            job, site.folder, data.texts, site.in_place or site.folder.code, site.interpreter
-        ),
+        services=unsupported.plan_services(job, site.folder, data.texts, cwd, site.interpreter),
         launcher=layout.launcher,
         remote_shell=layout.remote_shell,
         host_file=layout.host_file,

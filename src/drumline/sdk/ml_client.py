@@ -12,6 +12,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from drumline.azure import NotSupportedError
 from drumline.contract import folder
 from drumline.contract.errors import SpecError, UsageError
 from drumline.contract.ownership import check_owner
@@ -116,6 +117,13 @@ class MLClient:
         submitted: Any = self.jobs.create_or_update(cast("Command", entity), **kwargs)
         return cast("T", submitted)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _OTHER_GROUPS.split():
+                raise NotSupportedError(name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def begin_create_or_update(self, entity: Any, **kwargs: Any) -> FinishedPoller[Any]:
         """Attach a compute, as ``compute.begin_create_or_update``; make a workspace, as ``workspaces.begin_create``."""
         entity = translate_object(entity)
@@ -123,6 +131,13 @@ class MLClient:
             return self.workspaces.begin_create(entity)
         return self.compute.begin_create_or_update(entity)
 
+
+_OTHER_GROUPS = """
+azure_openai_deployments batch_deployments batch_endpoints capability_hosts connections deployment_templates evaluators
+feature_sets feature_store_entities feature_stores indexes marketplace_subscriptions online_deployments online_endpoints
+registries schedules serverless_endpoints
+"""
+"""Groups of azure-ai-ml's client that Drumline lacks."""
 
 _SCOPE = re.compile(
     r"/subscriptions/([^/]+)/resourceGroups/([^/]+)/(?:.+/)?workspaces/([^/]+)/?", re.IGNORECASE

@@ -557,12 +557,17 @@ def _change(names: tuple[str, ...], *files: tuple[Any, ...]) -> None:
 class _Ours:
     """
     A finder for programs whose Python has no drumline, as in an environment built for the job: it finds the one that
-    started it.
-    Scripts of Azure's older SDKs import it in the place of those.
+    started it. Where there is no azureml-core, it answers ``azureml`` from that.
     """
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+        if name == "azureml" or name.startswith("azureml."):
+            try:
+                from drumline.azure import find_v1
+            except ImportError:  # of a container, or another version of the user's
+                return None
+            return find_v1(name, path)
         package = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
         start = os.path.join(package, "__init__.py")
         if name != "drumline" or not os.path.exists(start):
@@ -570,6 +575,19 @@ class _Ours:
         from importlib.util import spec_from_file_location
 
         return spec_from_file_location(name, start, submodule_search_locations=[package])
+
+
+def _log_to_the_job(module: Any) -> None:
+    """Let ``Run.get_context()`` of azureml-core return the job's run: its own prints what is logged, and loses it."""
+    try:
+        from drumline.sdk.v1.context import open_context
+    except Exception as error:
+        why = "before Python 3.11" if sys.version_info < (3, 11) else str(error)
+        print("warning: azureml-core does not log to this job (%s): use mlflow" % why, file=sys.stderr)
+        return
+    module.Run.get_context = staticmethod(
+        lambda allow_offline=True, **_: open_context(allow_offline=allow_offline)
+    )
 
 
 def _begin(notes: _Notes | None = None) -> None:
@@ -584,6 +602,11 @@ def _begin(notes: _Notes | None = None) -> None:
         steps = os.environ["DRUMLINE_STEPS"]
         _change(("torch",), ("steps.py", steps, _own, tell))
         _change(_OTHER_FRAMEWORKS, ("looks.py", steps, get_ident()))
+    if os.environ.get("AZUREML_RUN_ID"):
+        if "azureml.core.run" in sys.modules:  # of a warm start
+            _log_to_the_job(sys.modules["azureml.core.run"])
+        else:
+            sys.meta_path.insert(0, _Watch(("azureml.core.run",), _log_to_the_job))
     if os.environ.get("DRUMLINE_AUTOTUNING"):
         _change(("deepspeed.autotuning.scheduler",), ("autotuning.py",))
 

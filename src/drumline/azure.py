@@ -1,0 +1,243 @@
+"""
+Answers the imports of Azure's SDKs, so that a script that is written for them runs unchanged: ``azure.ai.ml`` and
+``azure.identity`` (v2), ``azure.ml.component`` (v1.5), ``azureml`` (v1).
+
+``DRUMLINE_AZURE=1`` switches it on for a Python and all that it starts: a line of ``drumline_azure.pth``, which stands
+beside this package, looks for it. ``drumline python`` and ``drumline notebook`` set it; in a notebook that runs,
+``%load_ext drumline.azure`` does the same. In the ranks of jobs ``azureml`` alone is answered, where it is not
+installed (``node/hook/sitecustomize.py``).
+
+``azure`` and ``azureml`` stay namespace packages. An installed package keeps its modules: ``azure.ai.ml`` gets another
+``MLClient``, ``azure.identity`` credentials that ask nobody, and Drumline's errors become those that the installed
+``azure.core.exceptions`` and ``azure.ai.ml.exceptions`` define, so that ``except`` finds them. Of ``azureml``, ours are
+the modules below ``_OURS_OF_V1``, installed or not.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+
+from drumline.contract.errors import DrumlineError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.abc import Loader
+    from typing import Any
+
+_ANSWERS = {
+    "azure.ai.ml": ("drumline",),
+    "azure.ai.ml.automl": (),
+    "azure.ai.ml.constants": ("drumline.constants",),
+    "azure.ai.ml.data_transfer": (),
+    "azure.ai.ml.dsl": ("drumline.dsl",),
+    "azure.ai.ml.entities": ("drumline.entities", "drumline"),
+    "azure.ai.ml.exceptions": ("drumline.exceptions",),
+    "azure.ai.ml.finetuning": (),
+    "azure.ai.ml.identity": ("drumline.identity",),
+    "azure.ai.ml.operations": (),
+    "azure.ai.ml.parallel": ("drumline.parallel",),
+    "azure.ai.ml.sweep": ("drumline.sweep",),
+    "azure.core.credentials": ("drumline.identity",),
+    "azure.core.exceptions": ("drumline.exceptions",),
+    "azure.identity": ("drumline.identity",),
+    "azure.ml.component": ("drumline.component",),
+    "azure.ml.component.dsl": ("drumline.component",),
+    "azure.ml.component.environment": ("drumline.component",),
+}
+"""The modules that have the names of each."""
+
+_NAMESPACES = ("azure", "azure.ai", "azure.core", "azure.ml", "azureml")
+_OURS_OF_V1 = ("core", "data", "exceptions", "pipeline", "telemetry", "train", "widgets")
+_FUNCTIONS = """
+classification copy_data create_finetuning_job distillation export_data forecasting image_classification
+image_classification_multilabel image_instance_segmentation image_object_detection import_data load_batch_deployment
+load_batch_endpoint load_connection load_feature_set load_feature_store load_feature_store_entity load_index
+load_model_package load_online_deployment load_online_endpoint load_registry load_serverless_endpoint
+load_workspace_connection regression spark text_classification text_classification_multilabel text_ner
+"""
+"""Functions of azure-ai-ml that Drumline lacks; its classes and constants are known by their capitals."""
+
+_SUBJECTS = (
+    (
+        ("endpoint", "deployment", "inferencing", "probe", "scalesettings"),
+        "Drumline trains; it has no endpoints",
+    ),
+    (
+        ("schedule", "trigger", "recurrence", "timezone"),
+        "Drumline has no schedules; let cron call `drumline job create`",
+    ),
+    (
+        ("monitor", "drift", "signal", "quality", "threshold"),
+        "Drumline does not monitor models that are deployed",
+    ),
+    (("registry", "registries"), "Drumline has no registries; its assets are those of a workspace"),
+    (("feature",), "Drumline has no feature stores"),
+    (("spark", "synapse"), "Drumline has no Spark"),
+    (("connection", "hub", "project", "index", "openai"), "Drumline has no hubs, connections or indexes"),
+    (("import", "export", "copydata", "datatransfer"), "Drumline moves no data between databases"),
+    (("finetuning", "distillation"), "Drumline has no fine-tuning service; run your own script as a command"),
+)
+
+
+class NotSupportedError(UsageError, AttributeError):
+    """Something of Azure ML that has no meaning here is used."""
+
+    def __init__(self, name: str, module: str = "") -> None:
+        plain = name.lower().replace("_", "")
+        subject = next((text for words, text in _SUBJECTS if any(word in plain for word in words)), "")
+        if not subject and module.endswith("automl"):
+            subject = "Drumline has no AutoML; a sweep searches parameters"
+        super().__init__(f"{name}: {subject or 'Drumline has no such thing'}")
+
+
+class Refused(type):
+    """Of a class that Drumline lacks: it can be imported and stand in an annotation, and is refused when it is used."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        raise NotSupportedError(cls.__name__, cls.__module__)
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise NotSupportedError(cls.__name__, cls.__module__)
+
+
+def stand_in(module: str, name: str, known: Sequence[str]) -> Any:
+    """
+    Return what stands for a name of Azure's that Drumline lacks. It raises NotSupportedError when it is used; an
+    exception is one that nobody raises.
+
+    known: the names that ``module`` has. Raises AttributeError for one that is no name of a class or a constant, or
+    nearly one of these.
+    """
+    if not name[:1].isupper() and name not in _FUNCTIONS.split():
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    import difflib
+
+    near = difflib.get_close_matches(name, known, 1, 0.9)
+    if near:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}; did you mean {near[0]!r}?")
+    if name.endswith(("Error", "Exception")):
+        return type(name, (DrumlineError,), {"__module__": module})
+    return Refused(name, (), {"__module__": module})
+
+
+class _NamesLoader:
+    """Loads a module that has the names of ours, and stands in for others."""
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        self._sources = sources
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Let Python make an ordinary one."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        sources = [import_module(source) for source in self._sources]
+        known = [name for source in sources for name in getattr(source, "__all__", ())]
+
+        def get(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            for source in sources:
+                # Not by its own `__getattr__` for what it lacks: the next may have it.
+                if name in vars(source) or name in dir(source):
+                    return getattr(source, name)
+            if module.__name__.startswith("azureml"):
+                try:
+                    return getattr(sources[0], name)
+                except AttributeError:
+                    pass
+            return stand_in(module.__name__, name, known)
+
+        module.__dict__.update(__getattr__=get, __all__=sorted(set(known)), __dir__=lambda: known)
+        if module.__name__ == "azure.ai.ml":
+            module.__dict__["__version__"] = module.__dict__["VERSION"] = _VERSION
+            sys.modules["azure.ai.ml._version"] = version = ModuleType("azure.ai.ml._version")
+            version.__dict__["VERSION"] = _VERSION
+
+
+_VERSION = "1.35.2"
+"""The version of azure-ai-ml whose names are answered."""
+
+
+class _PatchingLoader:
+    """Loads an installed module, and changes it."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        names = vars(module)
+        if module.__name__ == "azure.ai.ml":
+            names["MLClient"] = import_module("drumline").MLClient
+        elif module.__name__ == "azure.identity":
+            ours = import_module("drumline.identity")
+            names.update({name: getattr(ours, name) for name in ours.__all__ if name in names})
+        else:
+            _adopt(names)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+
+def _adopt(names: dict[str, Any]) -> None:
+    """Let Drumline's errors be those of an installed module as well."""
+    ours = import_module("drumline.exceptions")
+    for name in (
+        "HttpResponseError",
+        "MlException",
+        "ResourceNotFoundError",
+        "ValidationException",
+        "JobException",
+    ):
+        theirs, error = names.get(name), getattr(ours, name)
+        if isinstance(theirs, type) and not issubclass(error, theirs):
+            own = [base for base in error.__bases__ if base.__name__ != "_RootError"]
+            error.__bases__ = (*own, theirs)
+
+
+class _Finder:
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+        top, _, rest = name.partition(".")
+        if top == "azureml":
+            return find_v1(name, path) if rest.partition(".")[0] in _OURS_OF_V1 or not rest else None
+        if top != "azure" or (name not in _ANSWERS and name not in _NAMESPACES):
+            return None
+        installed = PathFinder.find_spec(name, path)
+        if installed is None or installed.loader is None:
+            return _make_spec(name, installed) if name in _ANSWERS or installed is None else installed
+        if name in ("azure.ai.ml", "azure.identity", "azure.core.exceptions", "azure.ai.ml.exceptions"):
+            installed.loader = _PatchingLoader(installed.loader)  # type: ignore[assignment]
+        return installed
+
+
+def find_v1(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
+    """Find a module of ``azureml``, which is a package of names whatever is installed."""
+    return _make_spec(name, PathFinder.find_spec(name, path) if name == "azureml" else None)
+
+
+def _make_spec(name: str, installed: ModuleSpec | None) -> ModuleSpec:
+    sources = ("drumline.v1",) if name.startswith("azureml.") else _ANSWERS.get(name)
+    spec = ModuleSpec(name, None if sources is None else _NamesLoader(sources), is_package=True)  # type: ignore[arg-type]
+    spec.submodule_search_locations = list(getattr(installed, "submodule_search_locations", None) or ())
+    return spec
+
+
+def install() -> None:
+    """Answer these imports from now on, in this process. Modules that are imported already stay as they are."""
+    if _Finder not in sys.meta_path:
+        sys.meta_path.insert(0, _Finder)
+
+
+def load_ipython_extension(shell: object) -> None:
+    """Do so for ``%load_ext drumline.azure``."""
+    install()

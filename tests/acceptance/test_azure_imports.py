@@ -1,0 +1,211 @@
+"""Scripts that are written for Azure's SDKs, with no line changed; nothing of Azure is installed but what is said."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+TRAIN = "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], 'lr', os.sys.argv[1])"
+V2 = """
+from azure.ai.ml import Input, MLClient, command, dsl
+from azure.ai.ml.constants import AssetTypes, TimeZone
+from azure.ai.ml.entities import CronTrigger, JobSchedule, ManagedOnlineEndpoint
+from azure.ai.ml.sweep import Choice
+from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
+from azure.identity import ChainedTokenCredential, DefaultAzureCredential, InteractiveBrowserCredential
+
+credential = ChainedTokenCredential(DefaultAzureCredential(), InteractiveBrowserCredential())
+credential.get_token("https://management.azure.com/.default")
+client = MLClient(credential, "<SUBSCRIPTION_ID>", "group", "vision")
+try:
+    client.jobs.get("not_there")
+except ResourceNotFoundError as error:
+    assert isinstance(error, HttpResponseError)
+job = command(
+    code="./src", command="python train.py ${{inputs.lr}}", inputs={"lr": 0.5}, instance_count=2,
+    distribution={"type": "PyTorch", "process_count_per_instance": 2},
+)
+returned = client.jobs.create_or_update(job)
+client.jobs.stream(returned.name)
+for use in (lambda: ManagedOnlineEndpoint(name="digits"), lambda: client.online_endpoints):
+    try:
+        use()
+    except Exception as error:
+        print(f"refused: {error}")
+assert not hasattr(client, "schedules") and not isinstance(job, ManagedOnlineEndpoint)
+"""
+V1 = """
+import azureml.core
+from azureml.core import Environment, Experiment, ScriptRunConfig, Workspace
+from azureml.core.runconfig import PyTorchConfiguration
+from azureml.exceptions import UserErrorException
+from azureml.train.hyperdrive import HyperDriveConfig
+
+print("SDK", azureml.core.VERSION, azureml.core.compute.ComputeTarget.__name__)
+env = Environment("mine")
+env.python.user_managed_dependencies = True
+config = ScriptRunConfig(
+    source_directory="src", script="log.py", environment=env, compute_target="cluster",
+    distributed_job_config=PyTorchConfiguration(process_count=4, node_count=2),
+)
+run = Experiment(Workspace.get("vision", "s", "g"), "digits").submit(config)
+run.wait_for_completion(show_output=True)
+assert run.get_metrics() == {"loss": 0.25}, run.get_metrics()
+assert run.get_tags()["kind"] == "v1"
+"""
+LOG = """
+import os
+from azureml.core.run import Run
+run = Run.get_context()
+if os.environ["RANK"] == "0":
+    run.log("loss", 0.25)
+    run.tag("kind", "v1")
+"""
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text(TRAIN)
+    (tmp_path / "src" / "log.py").write_text(LOG)
+    return tmp_path
+
+
+def run_python(place, *words, **variables):
+    """Run ``drumline python`` there."""
+    command = (sys.executable, "-m", "drumline", "python", *words)
+    environ = {**os.environ, **variables}
+    done = subprocess.run(command, cwd=place, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_script_of_v2(place):
+    (place / "submit.py").write_text(V2)
+    shown = run_python(place, "submit.py")
+    assert "lr 0.5" in shown
+    assert "refused: ManagedOnlineEndpoint: Drumline trains; it has no endpoints" in shown
+    assert "refused: online_endpoints: Drumline trains; it has no endpoints" in shown
+
+
+def test_a_script_of_v1_and_its_ranks(place):
+    (place / "submit.py").write_text(V1)
+    assert "ComputeTarget" in run_python(place, "submit.py")
+
+
+def test_names_that_azure_lacks_too_are_told_at_the_import(place):
+    program = (
+        "for name in ('Comand', 'nonsense', 'Command'):\n"
+        "    try: exec(f'from azure.ai.ml.entities import {name}'); print(name, 'is there')\n"
+        "    except ImportError as error: print(error)\n"
+    )
+    shown = run_python(place, "-c", program)
+    for words in ("cannot import name 'Comand'", "cannot import name 'nonsense'", "Command is there"):
+        assert words in shown
+
+
+def test_without_the_switch_there_is_no_azure(place):
+    program = "import importlib.util as u, sys; print([n for n in sys.modules if n.startswith('drumline')])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=place
+    )
+    assert done.stdout == "[]\n"
+
+
+INSTALLED = {
+    "azure/core/__init__.py": "",
+    "azure/core/exceptions.py": (
+        "class AzureError(Exception):\n    def __init__(self, message, error): raise RuntimeError\n"
+        "class HttpResponseError(AzureError): pass\nclass ResourceNotFoundError(HttpResponseError): pass\n"
+    ),
+    "azure/ai/ml/__init__.py": "from azure.ai.ml._client import MLClient\n",
+    "azure/ai/ml/_client.py": "class MLClient: pass\n",
+    "azure/ai/ml/exceptions.py": (
+        "from azure.core.exceptions import AzureError\n"
+        "class MlException(AzureError): pass\nclass ValidationException(MlException): pass\n"
+    ),
+    "azure/identity/__init__.py": "class DefaultAzureCredential: pass\nclass OtherCredential: pass\n",
+    "azure/storage/__init__.py": "name = 'storage'\n",
+}
+"""As the packages of Azure are laid out."""
+
+
+def test_installed_packages_keep_what_is_theirs(place):
+    """Their client gives way to ours, and ``except`` with their errors finds ours."""
+    for name, text in INSTALLED.items():
+        path = place / "installed" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    program = """
+from azure.ai.ml import MLClient
+from azure.ai.ml.exceptions import MlException, ValidationException
+from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+from azure.identity import DefaultAzureCredential, OtherCredential
+import azure.storage
+print(MLClient.__module__, repr(DefaultAzureCredential().get_token("x").token), OtherCredential.__module__)
+print(azure.storage.name)
+client = MLClient()
+for name, kinds in (("not_there", (ResourceNotFoundError, HttpResponseError, MlException)), ("a b", MlException)):
+    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+        try:
+            client.jobs.get(name)
+        except kind as error:
+            print(kind.__name__, type(error).__module__)
+"""
+    shown = run_python(place, "-c", program, PYTHONPATH=str(place / "installed"))
+    assert shown.splitlines() == [
+        "drumline.sdk.ml_client '' azure.identity",
+        "storage",
+        "ResourceNotFoundError drumline.contract.errors",
+        "HttpResponseError drumline.contract.errors",
+        "MlException drumline.contract.errors",
+        "MlException drumline.contract.errors",
+    ]
+
+
+def test_the_run_of_an_installed_azureml_core_is_the_jobs(cli, place):
+    """By itself it would print what is logged, and lose it."""
+    core = place / "src" / "azureml" / "core"
+    core.mkdir(parents=True)
+    (core / "__init__.py").write_text("")
+    (core / "run.py").write_text(
+        "class Run:\n    @classmethod\n    def get_context(cls): raise SystemExit('theirs')\n"
+    )
+    done = cli("run", "--name", "job", "--", "python", "log.py", cwd=place / "src")
+    assert done.rc == 0, done.out + done.err
+    assert json.loads(cli("job", "metrics", "-n", "job", "-o", "json").out)[0]["last"] == 0.25
+
+
+AZ = [
+    ("az account show --query id -o tsv", 0, "local"),
+    ("az account get-access-token --resource https://ml.azure.com --query tokenType -o tsv", 0, "Bearer"),
+    ("az login --identity", 0, "there is no cloud"),
+    ("az account set -s mine", 0, "there is no cloud"),
+    ("az extension add -n ml -y", 0, "there is no cloud"),
+    ("az configure --defaults group=g workspace=vision", 0, ""),
+    ("az ml job show -n not_there", 3, "there is no job 'not_there'"),
+    ("az storage blob list", 2, "no other az is on the PATH"),
+]
+
+
+def test_az_answers_what_scripts_ask(place):
+    program = "import os, sys; os.dup2(1, 2); os.execl('/bin/sh', 'sh', '-c', sys.argv[1])"
+    for line, code, words in AZ:
+        command = (sys.executable, "-m", "drumline", "python", "-c", program, line)
+        done = subprocess.run(
+            command,
+            cwd=place,
+            env={**os.environ, "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, words in done.stdout) == (code, True), (line, done.stdout, done.stderr)
+    az = place / "real" / "az"
+    az.parent.mkdir()
+    az.write_text('#!/bin/sh\necho "real: $*"\n')
+    az.chmod(0o700)
+    path = f"{az.parent}{os.pathsep}/usr/bin:/bin"
+    assert run_python(place, "-c", program, "az storage blob list", PATH=path) == "real: storage blob list\n"

@@ -215,15 +215,8 @@ _OLDEST_GLIBC = (2, 25)
 """Before that, glibc kept a copy of the process's number, which its own fork alone sets anew."""
 
 
-def _read_libc_version() -> str:
-    """Return ``glibc 2.36``, say; empty for another library, such as musl, which keeps no number at that address."""
-    try:
-        return os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (ValueError, OSError):
-        return ""
-
-
 def _is_supported_libc(library: str) -> bool:
+    """Return whether ``glibc 2.36``, say, is new enough; another library, such as musl, keeps no number there."""
     name, _, version = library.partition(" ")
     numbers = [int(part) for part in version.split(".") if part.isdecimal()]
     return name == "glibc" and tuple(numbers[:2]) >= _OLDEST_GLIBC
@@ -237,12 +230,13 @@ def clone_into_group(folder: str) -> Optional[int]:
     it. None too where there are other threads: only the C library's own fork mends the locks that they hold.
     """
     try:
-        if len(os.listdir("/proc/self/task")) != 1 or not _is_supported_libc(_read_libc_version()):
+        library = os.confstr("CS_GNU_LIBC_VERSION") or ""
+        if len(os.listdir("/proc/self/task")) != 1 or not _is_supported_libc(library):
             return None
         import ctypes
 
         group = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except (ImportError, OSError):
+    except (ImportError, OSError, ValueError):  # ValueError: a C library without that name.
         return None
     try:
         python = ctypes.pythonapi

@@ -41,12 +41,7 @@ def adopt_orphans(*, wanted: bool = True) -> bool:
 
 def set_process_name(name: str) -> bool:
     """Set what ``ps -o comm`` shows; at most 15 bytes."""
-    try:
-        import ctypes
-
-        return bool(ctypes.CDLL(None).prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]), 0, 0, 0) == 0)
-    except (ImportError, OSError, AttributeError):
-        return False
+    return _prctl(_PR_SET_NAME, name.encode()[:15])
 
 
 def take_host_name(name: str) -> bool:
@@ -294,10 +289,11 @@ def become_helper(parent: int, kept: int) -> None:
     close_inherited_descriptors(kept=kept)
 
 
-def _prctl(option: int, value: int) -> bool:
+def _prctl(option: int, value: int | bytes) -> bool:
     try:
         import ctypes
 
-        return bool(ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0)
+        word = ctypes.c_char_p(value) if isinstance(value, bytes) else ctypes.c_ulong(value)
+        return bool(ctypes.CDLL(None).prctl(option, word, 0, 0, 0) == 0)
     except (ImportError, OSError, AttributeError):
         return False

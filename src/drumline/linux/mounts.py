@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Optional
 
 NAME = "drumline"
 KIND = f"fuse.{NAME}"
@@ -24,9 +23,12 @@ def list_mounts(folder: str) -> list[str]:
     folder = os.path.realpath(folder)
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            places = [place for place in map(_parse_mount, file) if place is not None]
+            lines = [line.partition(" - ") for line in file]
     except OSError:
         return []
+    # Source: proc(5), mountinfo.
+    ours = [before.split(" ")[4] for before, _, after in lines if after.split(" ")[0] == KIND]
+    places = [re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), place) for place in ours]
     return [place for place in reversed(places) if place == folder or place.startswith(folder + "/")]
 
 
@@ -43,14 +45,6 @@ def find_unmount_program() -> str:
     import shutil
 
     return next((path for name in PROGRAMS if (path := shutil.which(name))), "")
-
-
-def _parse_mount(line: str) -> Optional[str]:
-    """Return where a mount is, if it is one of ours. Source: proc(5), mountinfo."""
-    before, _, after = line.partition(" - ")
-    if after.split(" ")[0] != KIND:
-        return None
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), before.split(" ")[4])
 
 
 def _unmount(place: str) -> None:

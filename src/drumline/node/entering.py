@@ -25,7 +25,7 @@ from drumline.contract.folder import MARKER
 from drumline.contract.record import NamedTuple
 from drumline.linux import descendants, kernel, namespaces
 from drumline.node import hook_folder
-from drumline.node.containers import command_line, rank_containers
+from drumline.node.containers import rank_containers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -116,11 +116,13 @@ def _enter_container(
     """Return the client's command line and variables. ``told``: as of ``rank_containers.wrap_command``."""
     if told["kind"] not in rank_containers.ENGINES:
         # It isolates nothing but paths: another container of the image is the same place.
-        facts = command_line.gather_facts(told, os.devnull)._replace(log="")
+        facts = rank_containers.gather_facts(told, os.devnull)._replace(log="")
         env = make_variables(client, os.environ, token)
         told = {**told, "names": [*told["names"], _TOKEN], "hook": ""}
         inside = [*words] or ["/bin/sh"]
-        return command_line.build_command_line(told, facts, inside), command_line.build_variables(told, env)
+        return rank_containers.build_command_line(told, facts, inside), rank_containers.build_variables(
+            told, env
+        )
     inner = rank_containers.read_number(rank_containers.get_pid_file(told["state"], pid))
     name = rank_containers.find_name(told["state"], pid)
     if not inner or not name:
@@ -131,10 +133,10 @@ def _enter_container(
     argv += ["--workdir", told["cwd"]]
     for variable in apart:
         # By name alone: values are nobody's who lists processes.
-        argv += ["--env", command_line.APART_PREFIX + variable]
+        argv += ["--env", rank_containers.APART_PREFIX + variable]
     argv += [name, "/bin/sh", "-c", _INSIDE, "sh", " ".join(apart), *words]
     own = {one: value for one, value in client.items() if one not in (MARKER, _NOTES)}
-    return argv, {**own, **{command_line.APART_PREFIX + one: value for one, value in apart.items()}}
+    return argv, {**own, **{rank_containers.APART_PREFIX + one: value for one, value in apart.items()}}
 
 
 def run_beside(command: BesideCommand, label: str, agent: int) -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drumline.node.containers import command_line as c
+from drumline.node.containers import rank_containers as c
 
 TOLD = {
     "kind": "podman",

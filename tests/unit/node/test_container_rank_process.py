@@ -11,7 +11,7 @@ from waiting import wait_until
 
 from drumline.linux import descendants
 from drumline.node import hook_folder
-from drumline.node.containers import command_line, rank_containers, rank_process
+from drumline.node.containers import rank_containers, rank_process
 
 
 def test_what_links_lead_to_is_mounted_too_and_nothing_twice(tmp_path, monkeypatch):
@@ -21,7 +21,7 @@ def test_what_links_lead_to_is_mounted_too_and_nothing_twice(tmp_path, monkeypat
     monkeypatch.delenv("TMPDIR", raising=False)
     paths = [f"{tmp_path}/{name}" for name in ("run", "run/inputs/digits", "not-there")]
     told = {"mounts": paths, "state": "", "cwd": f"{tmp_path}/run/code", "hook": ""}
-    assert command_line.list_mounts(told) == (f"{tmp_path}/cache/tree", f"{tmp_path}/run")
+    assert rank_containers.list_mounts(told) == (f"{tmp_path}/cache/tree", f"{tmp_path}/run")
 
 
 SAVES = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: 0); print('ready', flush=True); time.sleep(100)"

@@ -42,7 +42,7 @@ def like_pytorch(backend="gloo", config="cpu:gloo,cuda:nccl"):
 def test_the_first_group_is_noted_and_the_module_is_as_it_was(ours):
     module, noted = like_pytorch(), []
     own = module._update_default_pg
-    ours["put_into"](module, noted.append, pytest.fail)
+    ours["note_group"](module, noted.append, pytest.fail)
     module._update_default_pg(None)
     assert noted == []
     group = Group()
@@ -53,7 +53,7 @@ def test_the_first_group_is_noted_and_the_module_is_as_it_was(ours):
 
 def test_without_one_backend_there_is_the_list_of_them(ours):
     module, noted = like_pytorch("undefined"), []
-    ours["put_into"](module, noted.append, pytest.fail)
+    ours["note_group"](module, noted.append, pytest.fail)
     module._update_default_pg(pg=Group())
     assert noted == ["cpu:gloo,cuda:nccl"]
 
@@ -64,7 +64,7 @@ def test_what_cannot_be_noted_is_no_concern_of_the_program(ours):
 
     module = like_pytorch()
     del module.get_backend
-    ours["put_into"](module, fail, pytest.fail)
+    ours["note_group"](module, fail, pytest.fail)
     group = Group()
     module._update_default_pg(group)
     assert module.default is group
@@ -73,16 +73,16 @@ def test_what_cannot_be_noted_is_no_concern_of_the_program(ours):
 def test_a_pytorch_without_that_name_is_left_alone(ours):
     module: Any = types.ModuleType("torch.distributed.distributed_c10d")
     before = dict(vars(module))
-    ours["put_into"](module, print, pytest.fail)
+    ours["note_group"](module, print, pytest.fail)
     assert vars(module) == before
 
 
 def test_a_process_that_was_forked_notes_for_itself_alone(ours):
     module, before, after = like_pytorch(), [], []
     own = module._update_default_pg
-    ours["put_into"](module, before.append, pytest.fail)
+    ours["note_group"](module, before.append, pytest.fail)
     # As in a rank that was forked: the file is read anew there.
-    runpy.run_path(GROUP)["put_into"](module, after.append, pytest.fail)
+    runpy.run_path(GROUP)["note_group"](module, after.append, pytest.fail)
     module._update_default_pg(Group())
     assert (before, after) == ([], ["gloo"])
     assert module._update_default_pg is own

@@ -14,7 +14,7 @@ import pytest
 from drumline.node import hook_folder
 from drumline.node.diagnostics import failures
 
-OPTIMIZER = os.path.join(hook_folder.HOOK, "optimizer.py")
+OPTIMIZER = os.path.join(hook_folder.HOOK, "group.py")
 LIKE_TORCH = """
     class Optimizer:
         def __init__(self, params):
@@ -52,7 +52,7 @@ def like_pytorch():
 def test_the_first_optimizer_is_noted_and_the_class_is_as_it_was(ours):
     module, noted = like_pytorch(), []
     own = module.Optimizer._patch_step_function
-    ours["put_into"](module, lambda: noted.append(1))
+    ours["note_training"](module, lambda: noted.append(1))
     assert module.SGD([1]).is_patched
     assert module.SGD([1]).is_patched
     assert noted == [1]
@@ -64,7 +64,7 @@ def test_what_cannot_be_noted_is_no_concern_of_the_program(ours):
         raise OSError("no room")
 
     module = like_pytorch()
-    ours["put_into"](module, fail)
+    ours["note_training"](module, fail)
     assert module.SGD([1]).is_patched
     with pytest.raises(ValueError, match="empty parameter list"):
         module.SGD([])
@@ -73,7 +73,7 @@ def test_what_cannot_be_noted_is_no_concern_of_the_program(ours):
 def test_a_pytorch_without_that_name_is_left_alone(ours):
     module: Any = types.ModuleType("torch.optim.optimizer")
     before = dict(vars(module))
-    ours["put_into"](module, print)
+    ours["note_training"](module, print)
     assert vars(module) == before
 
 

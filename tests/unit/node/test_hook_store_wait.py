@@ -63,7 +63,7 @@ def count_connections(ours, monkeypatch):
 def test_a_rank_asks_for_the_store_once_it_is_there(ours, rendezvous, listener, monkeypatch):
     port = listener.getsockname()[1]
     tried = count_connections(ours, monkeypatch)
-    ours["put_into"](types.ModuleType("distributed_c10d"), pytest.fail, pytest.fail)
+    ours["note_group"](types.ModuleType("distributed_c10d"), pytest.fail, pytest.fail)
     asking = threading.Thread(target=rendezvous._create_c10d_store, args=("127.0.0.1", port, 1, 4, 9))
     asking.start()
     wait_until(lambda: len(tried) >= 3, 5.0, "the port to be tried")
@@ -74,7 +74,7 @@ def test_a_rank_asks_for_the_store_once_it_is_there(ours, rendezvous, listener, 
 
 
 def test_nobody_waits_for_ever(ours, rendezvous, listener):
-    ours["put_into"](types.ModuleType("distributed_c10d"), pytest.fail, pytest.fail)
+    ours["note_group"](types.ModuleType("distributed_c10d"), pytest.fail, pytest.fail)
     wait = ours["_wait_for_listener"]
     wait.__globals__["_MOST_S"] = 0.05
     store = rendezvous._create_c10d_store("127.0.0.1", listener.getsockname()[1], 1, 4, 9, use_libuv=False)
@@ -84,7 +84,7 @@ def test_nobody_waits_for_ever(ours, rendezvous, listener):
 @pytest.mark.parametrize("case", ["rank 0", "torchrun inside", "no address"])
 def test_whoever_need_not_wait_does_not(case, ours, rendezvous, listener, monkeypatch):
     tried = count_connections(ours, monkeypatch)
-    ours["put_into"](types.ModuleType("distributed_c10d"), pytest.fail, pytest.fail)
+    ours["note_group"](types.ModuleType("distributed_c10d"), pytest.fail, pytest.fail)
     if case == "torchrun inside":
         rendezvous.has_agent = True
     host: Any = None if case == "no address" else "127.0.0.1"
@@ -95,12 +95,12 @@ def test_whoever_need_not_wait_does_not(case, ours, rendezvous, listener, monkey
 
 
 def test_a_second_time_changes_nothing_and_another_pytorch_is_left_alone(ours, rendezvous):
-    ours["put_into"](types.ModuleType("distributed_c10d"), pytest.fail, pytest.fail)
+    ours["note_group"](types.ModuleType("distributed_c10d"), pytest.fail, pytest.fail)
     first = rendezvous._torchelastic_use_agent_store
-    runpy.run_path(GROUP)["put_into"](types.ModuleType("distributed_c10d"), pytest.fail, pytest.fail)
+    runpy.run_path(GROUP)["note_group"](types.ModuleType("distributed_c10d"), pytest.fail, pytest.fail)
     assert rendezvous._torchelastic_use_agent_store is first
     del rendezvous._torchelastic_use_agent_store
-    ours["put_into"](types.ModuleType("distributed_c10d"), pytest.fail, pytest.fail)
+    ours["note_group"](types.ModuleType("distributed_c10d"), pytest.fail, pytest.fail)
     assert not hasattr(rendezvous, "_torchelastic_use_agent_store")
 
 
@@ -127,5 +127,5 @@ def test_the_older_store_is_chosen_where_pytorch_has_no_other(
     torch._distributed_c10d = types.SimpleNamespace(TCPStore=make)
     monkeypatch.setitem(sys.modules, torch.__name__, torch)
     calls = []
-    ours["put_into"](types.ModuleType("distributed_c10d"), pytest.fail, lambda: calls.append(1))
+    ours["note_group"](types.ModuleType("distributed_c10d"), pytest.fail, lambda: calls.append(1))
     assert (os.environ.get("USE_LIBUV"), len(calls)) == (switch, noted)

@@ -24,7 +24,11 @@ def of(folder, files, *target, flags=(), **env):
 
 
 def shown(found):
-    return [f"{module}:{','.join(names)}" if names else module for module, names, _ in found.imports]
+    """What is imported, and ``NAME=value`` where the program sets a variable."""
+    return [
+        "=".join(names) if not module else f"{module}:{','.join(names)}" if names else module
+        for module, names, _ in found.imports
+    ]
 
 
 def test_a_usual_program(tmp_path):
@@ -102,12 +106,10 @@ if "__main__" == __name__:
         OMP_NUM_THREADS="4",
     )
     assert shown(found) == [
-        *("argparse", "os.path", "pathlib:Path", "typing:TYPE_CHECKING"),
+        *("argparse", "os.path", "pathlib:Path", "typing:TYPE_CHECKING", "TOKENIZERS_PARALLELISM=false"),
         *("torch", "torch:nn,optim", "torch.nn.functional", "numpy", "ujson"),
         *("torchvision", "scipy", "einops", "pandas", "sparse_lib", "wandb"),
     ]
-    assert found.sets == {"TOKENIZERS_PARALLELISM": "false"}
-    assert found.after == {"TOKENIZERS_PARALLELISM": 4}
     assert found.until == "train.py:57: main()"
     assert found.folder == os.path.realpath(tmp_path)
     where = {each.module: each.where for each in found.imports}
@@ -173,7 +175,6 @@ def test_what_ends_the_reading(tmp_path, line):
     assert shown(found) == ["a"]
     assert found.until.startswith("train.py:")
     assert found.until.partition(": ")[2] in line
-    assert not found.sets
 
 
 @pytest.mark.parametrize("module", sorted(imports.LEFT_OUT))
@@ -200,8 +201,7 @@ os.environ["TWICE"] = "5"
 import b
 """
     found = of(tmp_path, {"train.py": text}, GIVEN="0", REPLACED="1")
-    assert found.sets == {"REPLACED": "2", "TWICE": "3", "LATE": ""}
-    assert found.after == {"REPLACED": 1, "TWICE": 1, "LATE": 2}
+    assert shown(found) == ["os", "REPLACED=2", "TWICE=3", "a"]
     assert found.until == 'train.py:9: os.environ["TWICE"] = "5"'
 
 

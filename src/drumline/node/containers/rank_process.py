@@ -24,7 +24,7 @@ sys.path.append(os.path.abspath(os.path.join(__file__, "../../../..")))
 
 from drumline.contract.words import format_size
 from drumline.linux import descendants, kernel, process_usage
-from drumline.node.containers import command_line, rank_containers
+from drumline.node.containers import rank_containers
 
 _ENGINE_FAILED = 125
 _ENDING_POLL_S = 0.05
@@ -52,9 +52,9 @@ class ContainedRank:
     def __init__(self, told: dict[str, Any], program: list[str]) -> None:
         self._told = told
         self._pid_file = rank_containers.get_pid_file(told["state"], os.getpid())
-        self._facts = command_line.gather_facts(told, self._pid_file)
-        self._argv = command_line.build_command_line(told, self._facts, program)
-        self._env = command_line.build_variables(told, os.environ)
+        self._facts = rank_containers.gather_facts(told, self._pid_file)
+        self._argv = rank_containers.build_command_line(told, self._facts, program)
+        self._env = rank_containers.build_variables(told, os.environ)
         self._wants_end = False
         # With handlers, by which the agent sees that this process deals with SIGTERM.
         self._awake, writer = os.pipe()
@@ -71,7 +71,7 @@ class ContainedRank:
 
     def run(self) -> int:
         """Run the program in its container until it has ended; return its exit code. Raises OSError, ValueError."""
-        if command_line.has_private_memory(self._told, self._facts):
+        if rank_containers.has_private_memory(self._told, self._facts):
             wanted, there = map(format_size, (self._told["shm_bytes"], self._facts.shared_bytes))
             text = f"shm_size: {wanted} is more than the {there} of this machine, which its processes share"
             print(f"{text}; each rank has its own instead", file=sys.stderr)

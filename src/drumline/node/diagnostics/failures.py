@@ -79,7 +79,7 @@ _LIBUV_KEY = "libuv"
 """Beside it, and false: PyTorch has none, and the hook chose the store (``hook/group.py``)."""
 
 _TRAINING_KEY = "training"
-"""In a note that is no end: this process has its first optimizer (``hook/optimizer.py``)."""
+"""In a note that is no end: this process has its first optimizer (``hook/group.py``)."""
 
 _SENT_KEY = "sent"
 """In a note that is no end: this process has sent that signal ``to`` another or itself."""

@@ -1,7 +1,8 @@
 """
-This process's first process group of PyTorch: its moment, for the timeline of the job's start, and its store.
+This process's first process group and first optimizer of PyTorch: their moments, for the timeline of the job's start,
+and the store of the group.
 
-The moment: ``init_process_group`` calls ``distributed_c10d._update_default_pg`` by that name once the default group is
+The group: ``init_process_group`` calls ``distributed_c10d._update_default_pg`` by that name once the default group is
 there, in PyTorch 1.8 to 2.13. Something of ours stands there until the first group, and then the module is as it was:
 what scripts call, and what they see in a traceback, is PyTorch's own at any time.
 
@@ -11,6 +12,9 @@ of each other, so that one is nearly always there before rank 0. ``rendezvous._c
 ``_torchelastic_use_agent_store``. Something of ours stands in that place and, before it answers, tries a plain
 connection every few milliseconds. It has returned when the store is looked for. A PyTorch that was built without libuv,
 such as Debian's, refuses the store that is the default since 2.4; USE_LIBUV=0 asks for the older one.
+
+The optimizer: ``Optimizer.__init__`` calls ``_patch_step_function``, in PyTorch 1.13 to 2.15. Something of ours stands
+there until the first one, and then the class is as it was: steps cost nothing, and compiled ones are PyTorch's own.
 
 As careful as ``sitecustomize``: the standard library alone, and where anything is otherwise, PyTorch's own way.
 """
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from typing import Any, Callable
 
 _NAME = "_update_default_pg"
+_STEP_NAME = "_patch_step_function"
 _STORE_NAME = "_torchelastic_use_agent_store"
 _CALLER = "_create_c10d_store"
 _MOST_S = 3.0
@@ -40,7 +45,7 @@ _SWITCH = "USE_LIBUV"
 _NO_DESCRIPTOR = (1 << 31) - 1
 
 
-def put_into(module: Any, write: Callable[[str], object], note_older_store: Callable[[], object]) -> None:
+def note_group(module: Any, write: Callable[[str], object], note_older_store: Callable[[], object]) -> None:
     """
     Have ``write`` called with the backend, once; a later call of this function replaces an earlier ``write``.
 
@@ -73,6 +78,30 @@ def put_into(module: Any, write: Callable[[str], object], note_older_store: Call
     update_default_pg.drumline_is_done = False  # type: ignore[attr-defined]
     update_default_pg.drumline_own = own  # type: ignore[attr-defined]
     setattr(module, _NAME, update_default_pg)
+
+
+def note_training(module: Any, write: Callable[[], object]) -> None:
+    """
+    Have ``write`` called once, at the first optimizer: from then on this process trains. A later call of this function
+    replaces an earlier ``write``.
+    """
+    optimizer = getattr(module, "Optimizer", None)
+    own = vars(optimizer).get(_STEP_NAME) if isinstance(optimizer, type) else None
+    own = getattr(own, "drumline_own", own)
+    if optimizer is None or not callable(own):
+        return
+
+    def patch_step_function(self: Any) -> Any:
+        try:
+            if vars(optimizer).get(_STEP_NAME) is patch_step_function:
+                setattr(optimizer, _STEP_NAME, own)
+                write()
+        except Exception:
+            pass
+        return own(self)
+
+    patch_step_function.drumline_own = own  # type: ignore[attr-defined]
+    setattr(optimizer, _STEP_NAME, patch_step_function)
 
 
 def _backend_of(module: Any) -> str:

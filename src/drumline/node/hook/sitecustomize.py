@@ -14,10 +14,10 @@ of native code leaves its Python stack in the log, by faulthandler, and so does 
 the agent reads (``stacks.py`` in ``node/diagnostics``). Where the job uses PyTorch's flight recorder, a thread waits to
 be asked for its record (``collectives.py`` there). What MLflow writes to files that several ranks share is made whole
 (``file_store.py``). The first process group of PyTorch is noted, and its store is one that PyTorch has, and looked for
-once it is there (``group.py``); its first optimizer is noted too (``optimizer.py``).
+once it is there; its first optimizer is noted too (``group.py``).
 Steps of training loops are timed (``steps.py``); of frameworks without such steps, a thread notes where the program is
-(``looks.py``). DeepSpeed's autotuner is spared its fixed waits (``autotuning.py``). A job that is about to end asks by
-another signal what a program that still cleans up fails of (``chain.py``, as for a failure).
+(``looks.py``). DeepSpeed's autotuner is spared its fixed waits. A job that is about to end asks by another signal what
+a program that still cleans up fails of (``chain.py``, as for a failure).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class _Notes:
             if status != 1 and _runs_program(sys._getframe()):
                 self._past = getattr(sys, "last_value", None)
             if status:
-                self._left = _own("chain.py", "drumline_chain")["leave"](status, globals())
+                self._left = _own("chain.py")["leave"](status, globals())
                 if _COORDINATION in sys.modules:
                     import atexit
 
@@ -251,7 +251,7 @@ def _chain(
     error: BaseException, trace: TracebackType | None, root: BaseException | None, variables: dict[str, str]
 ) -> str:
     """Return the exceptions that this one came of, and what else explains it, as further members."""
-    before, further = _own("chain.py", "drumline_chain")["follow"](error, trace, root, variables)
+    before, further = _own("chain.py")["follow"](error, trace, root, variables)
     noted = ", ".join("{%s}" % _content(one, one.__traceback__, 1000) for one in before)
     texts = "".join(', "%s": %s' % (key, _quote(text)) for key, text in further.items())
     return ', "chain": [%s]%s' % (noted, texts)
@@ -352,9 +352,9 @@ def _is_own(file: str) -> bool:
 
 def _start(path: str, notes: _Notes) -> Any:
     notes.begin(path)
-    _change((_DISTRIBUTED,), ("group.py", notes.group, notes.older_store))
+    _change((_DISTRIBUTED,), "group.py", "note_group", notes.group, notes.older_store)
     if os.environ.get("WORLD_SIZE", "") not in ("", "1"):
-        _change((_OPTIMIZER,), ("optimizer.py", notes.training))
+        _change((_OPTIMIZER,), "group.py", "note_training", notes.training)
     # Where there is no standard error, or a program's own is no file, there is nowhere to leave a stack.
     try:
         import faulthandler
@@ -377,27 +377,33 @@ def _start(path: str, notes: _Notes) -> Any:
 
 def _answer_with_exception(path: str) -> Any:
     """Answer a signal with what is handled just now; return what tells that beside the notes at ``path``."""
-    ours: dict[str, Any] = {}
 
     def tell(*_: Any) -> None:
         error = sys.exc_info()[1]
         try:
-            if not ours:
-                ours.update(_own("chain.py", "drumline_chain"))
-            ours["tell_in_flight"](path, error, globals())
+            _own("chain.py")["tell_in_flight"](path, error, globals())
         except Exception:
             pass
 
+    _handle_signal(_IN_FLIGHT_BELOW_MAX, tell)
+    return tell
+
+
+def _handle_signal(below_max: int, handler: Any, *, interrupts: bool = True) -> None:
+    """Call ``handler`` for a signal of ours; ``interrupts``: native code that it comes in stops waiting."""
     try:
         import atexit
-        from _signal import SIG_IGN, SIGRTMAX, signal  # type: ignore[import-not-found]
 
-        signal(SIGRTMAX - _IN_FLIGHT_BELOW_MAX, tell)
+        # signal itself takes milliseconds
+        from _signal import SIG_IGN, SIGRTMAX, siginterrupt, signal  # type: ignore[import-not-found]
+
+        number = SIGRTMAX - below_max
+        signal(number, handler)
+        siginterrupt(number, interrupts)
         # One that comes when the interpreter is gone must find nothing in Python.
-        atexit.register(signal, SIGRTMAX - _IN_FLIGHT_BELOW_MAX, SIG_IGN)
+        atexit.register(signal, number, SIG_IGN)
     except (ImportError, OSError, ValueError):
         pass
-    return tell
 
 
 class _Stacks:
@@ -405,18 +411,8 @@ class _Stacks:
 
     def __init__(self) -> None:
         self._memory = -1
-        try:
-            import atexit
-            from _signal import SIG_IGN, SIGRTMAX, siginterrupt, signal  # signal itself takes milliseconds
-
-            number = SIGRTMAX - _MARK_BELOW_MAX
-            signal(number, self._went_on)
-            # Native code seldom expects that a read fails because a signal came.
-            siginterrupt(number, False)
-            # One that comes when the interpreter is gone must find nothing in Python.
-            atexit.register(signal, number, SIG_IGN)
-        except (ImportError, OSError, ValueError):
-            pass
+        # Native code seldom expects that a read fails because a signal came.
+        _handle_signal(_MARK_BELOW_MAX, self._went_on, interrupts=False)
 
     def _went_on(self, *_: Any) -> None:
         """Note that the main thread runs Python: a native call that does not return shows by the absence of this."""
@@ -532,21 +528,25 @@ class _Watch:
         loader.exec_module = exec_module
 
 
-def _change(names: tuple[str, ...], *files: tuple[Any, ...]) -> None:
+def _change(names: tuple[str, ...], file: str, function: str, *more: Any) -> None:
     """
-    Let files of ours change a module of the program's, now or when it is imported: the first of these that is. Each
-    file says why.
+    Let a function of a file beside this one change a module of the program's, now or when it is imported: the first of
+    these that is. The file says why.
 
-    ``files``: name, and what its ``put_into`` takes after the module.
+    ``more``: what the function takes after the module.
     """
 
     def change(module: Any) -> None:
-        for file, *more in files:
-            try:
-                _own(file, "drumline_" + file[:-3])["put_into"](module, *more)
-            except Exception:
-                pass
+        try:
+            _own(file)[function](module, *more)
+        except Exception:
+            pass
 
+    _change_by(names, change)
+
+
+def _change_by(names: tuple[str, ...], change: Any) -> None:
+    """Call ``change`` with the first of these modules, which may be there already, as in a warm start."""
     for name in names:
         if name in sys.modules:
             change(sys.modules[name])
@@ -593,33 +593,46 @@ def _log_to_the_job(module: Any) -> None:
 def _begin(notes: _Notes | None = None) -> None:
     """Begin in a process that is a rank, or one that a rank started. ``notes``: those from before it was one."""
     if os.environ.get("MLFLOW_TRACKING_URI", "").startswith("file:"):
-        _change((_FILE_STORE,), ("file_store.py",))
+        _change((_FILE_STORE,), "file_store.py", "put_into")
     path = os.environ.get("DRUMLINE_FAILURES")
     tell = _start(path, notes or _Notes()) if path else None
     if os.path.isabs(os.environ.get("DRUMLINE_STEPS", "")):
         from _thread import get_ident
 
         steps = os.environ["DRUMLINE_STEPS"]
-        _change(("torch",), ("steps.py", steps, _own, tell))
-        _change(_OTHER_FRAMEWORKS, ("looks.py", steps, get_ident()))
+        _change(("torch",), "steps.py", "put_into", steps, _own, tell)
+        _change(_OTHER_FRAMEWORKS, "looks.py", "put_into", steps, get_ident())
     if os.environ.get("AZUREML_RUN_ID"):
-        if "azureml.core.run" in sys.modules:  # of a warm start
-            _log_to_the_job(sys.modules["azureml.core.run"])
-        else:
-            sys.meta_path.insert(0, _Watch(("azureml.core.run",), _log_to_the_job))
+        _change_by(("azureml.core.run",), _log_to_the_job)
     if os.environ.get("DRUMLINE_AUTOTUNING"):
-        _change(("deepspeed.autotuning.scheduler",), ("autotuning.py",))
+        _change_by(("deepspeed.autotuning.scheduler",), _shorten_waits)
 
 
-def _own(file: str, name: str) -> dict[str, Any]:
+def _shorten_waits(scheduler: Any) -> None:
+    """
+    Have DeepSpeed's autotuner look more often whether an experiment has ended: it waits five seconds, twice.
+
+    The waits are one number of its module, read anew for each of them, in DeepSpeed 0.5 to 0.19.
+    """
+    if isinstance(getattr(scheduler, "TIMEOUT", None), (int, float)):
+        scheduler.TIMEOUT = 0.1
+
+
+_loaded: dict[str, dict[str, Any]] = {}
+
+
+def _own(file: str) -> dict[str, Any]:
     """Return the names that a file beside this one defines."""
-    path = _HERE + file
-    ours: dict[str, Any] = {"__name__": name, "__file__": path}
-    with open(path, "rb") as opened:
-        # Functions of these stand in the place of PyTorch's, or run in a thread: no stack ends in a file of the user's.
-        shown = path if file.startswith("warm") else "<drumline>"
-        exec(compile(opened.read(), shown, "exec"), ours)  # noqa: S102 - our own
-    return ours
+    if file not in _loaded:
+        path = _HERE + file
+        ours: dict[str, Any] = {"__name__": "drumline_" + file[:-3], "__file__": path}
+        with open(path, "rb") as opened:
+            # Functions of these stand in the place of PyTorch's, or run in a thread: no stack ends in a file of the
+            # user's.
+            shown = path if file.startswith("warm") else "<drumline>"
+            exec(compile(opened.read(), shown, "exec"), ours)  # noqa: S102 - our own
+        _loaded[file] = ours
+    return _loaded[file]
 
 
 def _run_the_other() -> None:
@@ -649,7 +662,7 @@ if os.environ.get("DRUMLINE_WARM_SERVER"):
         if sys.version_info >= (3, 11):
             sys.meta_path.append(_Ours)
         _run_the_other()
-        _own("warm.py", "drumline_warm")["serve"](_own)
+        _own("warm.py")["serve"](_own)
     except BaseException:
         # An interpreter goes on after what is raised here, and would run the program in what is no rank.
         os._exit(1)

@@ -387,7 +387,7 @@ class _DdpLogger:
         return reduce_ns / 1e9, overlap_ns / 1e9, iteration, entry / 1e9
 
 
-def put_into(torch: Any, path: str, find_own: Callable[[str, str], dict[str, Any]], tell: Any) -> None:
+def put_into(torch: Any, path: str, find_own: Callable[[str], dict[str, Any]], tell: Any) -> None:
     """
     Follow the steps of this process from now on. ``torch``: the module, imported. ``find_own`` returns the names that
     a file beside this one defines. ``tell``: as of ``Collectives``.
@@ -395,10 +395,10 @@ def put_into(torch: Any, path: str, find_own: Callable[[str, str], dict[str, Any
     if os.environ.get("DRUMLINE_HOOK") == "0":
         return
 
-    entering = find_own("collectives.py", "drumline_collectives")
+    entering = find_own("collectives.py")
     counts = entering["make_counts"](_move_up)
     collectives = entering["Collectives"](counts, tell)
-    steps = Steps(path, find_own("step_total.py", "drumline_step_total")["TotalFinder"](), collectives)
+    steps = Steps(path, find_own("step_total.py")["TotalFinder"](), collectives)
     register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
     if register is None:  # older than 2.0
         return

@@ -54,7 +54,7 @@ _END_TIMEOUT_S = 60.0
 _STRAYS_TIMEOUT_S = 5.0
 
 
-def serve(own: Callable[[str, str], dict[str, Any]]) -> None:
+def serve(own: Callable[[str], dict[str, Any]]) -> None:
     """
     Serve the pool; returns in ranks only. Ends with the process that holds the other end of the socket.
 
@@ -66,7 +66,7 @@ def serve(own: Callable[[str, str], dict[str, Any]]) -> None:
     if task is None:
         os._exit(0)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    imports = own("warm_imports.py", "drumline_warm")
+    imports = own("warm_imports.py")
     state = imports["State"](task)
     try:
         state.script = Script(task["target"])

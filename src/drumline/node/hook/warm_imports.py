@@ -27,8 +27,7 @@ class State:
 
     def __init__(self, task: dict[str, Any]) -> None:
         self._task = task
-        self._reads = Reads(task["free"], set(task["left_out"]))
-        self._seeds = Seeds()
+        self._watch = ImportWatch(task["free"], set(task["left_out"]))
         self._began = time.monotonic()
         self._descriptors = _descriptors()
         self._before = set(sys.modules)
@@ -50,7 +49,7 @@ class State:
     def warm_up(self) -> dict[str, Any]:
         """Import, and see whether a fork of this can be a rank. Raises UnfitError."""
         variables, folder = dict(os.environ), os.getcwd()
-        with self._reads, self._seeds:
+        with self._watch:
             stopped = self._import_all()
         set_by_program = {names[0] for module, names, _ in self._task["imports"] if not module}
         for name in (variables.keys() | os.environ.keys()) - set_by_program:
@@ -75,9 +74,9 @@ class State:
             "import_s": time.monotonic() - self._began,
             "modules": [top for top in tops if top in self._task["asked"]],
             "names": tops,
-            "reads": sorted(self._reads.seen),
+            "reads": sorted(self._watch.seen),
             "stopped": stopped,
-            "folder": sorted(self._reads.folder),
+            "folder": sorted(self._watch.folder),
         }
 
     def _import_all(self) -> str:
@@ -87,24 +86,24 @@ class State:
                 os.environ[names[0]] = names[1]
                 continue
             stopped = self._import(module, names, where)
-            self._seeds.look(module.partition(".")[0])
+            self._watch.note_seeds(module.partition(".")[0])
             if stopped:
                 return stopped
         return ""
 
     def _taint(self) -> None:
         """Note the packages whose import must be each rank's own. Raises UnfitError where there are any."""
-        reads, differs = self._reads, self._task["differs"]
+        watch, differs = self._watch, self._task["differs"]
         unsafe = {name for name in self._task["left_out"] if name in sys.modules}
-        self.tainted = sorted(unsafe | set().union(*(reads.importers.get(name, ()) for name in unsafe)))
+        self.tainted = sorted(unsafe | set().union(*(watch.importers.get(name, ()) for name in unsafe)))
         if self.tainted:
             raise UnfitError("%s is imported, which must not be imported ahead" % min(unsafe))
-        self.tainted = sorted(self._seeds.packages)
+        self.tainted = sorted(watch.seeding)
         if self.tainted:
             raise UnfitError("%s seeds random numbers while it is imported" % self.tainted[0])
-        self.tainted = sorted(reads.find_tainted(differs))
+        self.tainted = sorted(watch.find_tainted(differs))
         if self.tainted:
-            looked = ", ".join(sorted(set(reads.seen) & set(differs)))
+            looked = ", ".join(sorted(set(watch.seen) & set(differs)))
             raise UnfitError("%s looks at %s while it is imported" % (self.tainted[0], looked))
 
     def variables_after(self, env: dict[str, str]) -> dict[str, str]:
@@ -252,7 +251,16 @@ def _content(path: str) -> str:
 
 # What packages look at, whom they import, and whether they seed random numbers, while they are imported.
 
-_BETWEEN = ("importlib", "_collections_abc", "os", "site", "sitecustomize", "drumline_warm", "")
+_BETWEEN = (
+    "importlib",
+    "_collections_abc",
+    "os",
+    "site",
+    "sitecustomize",
+    "drumline_warm",
+    "drumline_warm_imports",
+    "",
+)
 
 
 _PATH_MODULES = ("os", "posixpath", "pathlib", "pathlib._local")
@@ -294,8 +302,12 @@ class _NotingFolder:
         return self._get
 
 
-class Reads:
-    """The variables that are looked at meanwhile, by name, and by which packages; and who imports what must not be."""
+class ImportWatch:
+    """
+    The variables that are looked at meanwhile, by name, and by which packages; who imports what must not be; and the
+    packages whose import has seeded the numbers that a rank would draw: these are seeded anew in each, as a fresh
+    process has them. The state that a module of random numbers begins with is noted when it has just been imported.
+    """
 
     def __init__(self, free: list[str], left_out: set[str]) -> None:
         self._left_out = left_out
@@ -309,12 +321,17 @@ class Reads:
         """Modules that asked which folder they are in."""
 
         self._getcwd = _NotingFolder(self.folder)
+        self.seeding: set[str] = set()
+        self._states: dict[str, Any] = {}
+        self._is_asking_others = False
 
     def __enter__(self) -> None:
-        reads, get = self, self._get
+        watch, get = self, self._get
+        for name in _STATES:
+            self._note_state(name)
 
         def noting(self: Any, key: Any) -> Any:
-            reads.note(key)
+            watch.note(key)
             return get(self, key)
 
         self._kind.__getitem__ = noting
@@ -326,10 +343,52 @@ class Reads:
         os.getcwd = self._getcwd.end()
         sys.meta_path.remove(self)
 
-    def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> None:
-        """Find nothing, but note who looks for it."""
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Note who looks for it; find the specs of modules of random numbers as the other finders do."""
         if name in self._left_out:
             self.importers.setdefault(name, set()).update(self._packages(sys._getframe(1)))
+        if name not in _STATES or self._is_asking_others:
+            return None
+        self._is_asking_others = True
+        try:
+            spec = None
+            for finder in sys.meta_path:
+                if finder is not self and hasattr(finder, "find_spec"):
+                    spec = spec or finder.find_spec(name, path, target)
+        finally:
+            self._is_asking_others = False
+        loader = getattr(spec, "loader", None)
+        if loader is not None and hasattr(loader, "exec_module"):
+            execute = loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                loader.__dict__.pop("exec_module", None)
+                execute(module)
+                self._note_state(name)
+
+            try:
+                loader.exec_module = exec_module
+            except AttributeError:
+                pass
+        return spec
+
+    def note_seeds(self, package: str) -> None:
+        """Note, after the import of that package, whether it has seeded random numbers."""
+        for name, before in self._states.items():
+            now = _state_of(name)
+            if now != before:
+                self._states[name] = now
+                self.seeding.add(package)
+
+    def _note_state(self, name: str) -> None:
+        if name in sys.modules:
+            # The first draw makes many numbers, of which those that follow are: it changes the state, they do not.
+            draw = getattr(
+                sys.modules[name], {"random": "random", "numpy.random": "random_sample"}.get(name, ""), None
+            )
+            if draw is not None:
+                draw()
+            self._states[name] = _state_of(name)
 
     def note(self, key: Any) -> None:
         name = os.fsdecode(key) if isinstance(key, bytes) else key
@@ -367,71 +426,6 @@ class Reads:
                 raise UnfitError("%s is looked at while modules are imported" % name)
             found |= others
         return found
-
-
-class Seeds:
-    """
-    The packages whose import has seeded the numbers that a rank would draw: these are seeded anew in each, as a fresh
-    process has them. The state that a module begins with is noted when it has just been imported.
-    """
-
-    def __init__(self) -> None:
-        self.packages: set[str] = set()
-        self._states: dict[str, Any] = {}
-        self._wrapping = False
-
-    def __enter__(self) -> None:
-        for name in _STATES:
-            self._note(name)
-        sys.meta_path.insert(0, self)
-
-    def __exit__(self, *_: object) -> None:
-        sys.meta_path.remove(self)
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Find the specs of those modules as the other finders do."""
-        if name not in _STATES or self._wrapping:
-            return None
-        self._wrapping = True
-        try:
-            spec = None
-            for finder in sys.meta_path:
-                if finder is not self and hasattr(finder, "find_spec"):
-                    spec = spec or finder.find_spec(name, path, target)
-        finally:
-            self._wrapping = False
-        loader = getattr(spec, "loader", None)
-        if loader is not None and hasattr(loader, "exec_module"):
-            execute = loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                loader.__dict__.pop("exec_module", None)
-                execute(module)
-                self._note(name)
-
-            try:
-                loader.exec_module = exec_module
-            except AttributeError:
-                pass
-        return spec
-
-    def look(self, package: str) -> None:
-        """Note, after the import of that package, whether it has seeded random numbers."""
-        for name, before in self._states.items():
-            now = _state_of(name)
-            if now != before:
-                self._states[name] = now
-                self.packages.add(package)
-
-    def _note(self, name: str) -> None:
-        if name in sys.modules:
-            # The first draw makes many numbers, of which those that follow are: it changes the state, they do not.
-            draw = getattr(
-                sys.modules[name], {"random": "random", "numpy.random": "random_sample"}.get(name, ""), None
-            )
-            if draw is not None:
-                draw()
-            self._states[name] = _state_of(name)
 
 
 _STATES = ("random", "numpy.random", "torch")

@@ -4,7 +4,7 @@ The program that runs in the place of DeepSpeed's launcher, on the node where th
 It runs the real ``deepspeed`` with the nodes of the job: the file of hosts and the address of node 0, unless its
 options say otherwise. DeepSpeed's autotuner starts each of its experiments as another ``deepspeed``, so those come here
 too, and the agent is told of each; and so does the training after them (``finish_tuning``). The autotuner's results are
-kept with the job's outputs, and its fixed waits between experiments are made short (``hook/autotuning.py``).
+kept with the job's outputs, and its fixed waits between experiments are made short (``hook/sitecustomize.py``).
 
 Run as a file by the agent's own Python, without the package (``python -I -S deepspeed_shim.py SOCKET WORD...``).
 """

@@ -43,53 +43,90 @@ def find_library() -> str:
     return LIBRARY if any(map(os.path.exists, _DEVICES)) else ""
 
 
-class GpuWatcher:
+class GpuReadings:
     """
-    The process that asks the GPUs. ``pid``: its own. ``is_gone``: it has ended by itself, as where the library does not
-    work. Raises OSError when there can be none.
+    The latest numbers of the GPUs of a node, which a helper process asks its driver for: none until ``start``, and none
+    after ``end``. ``helper_pid``: 0: there is no such process.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self) -> None:
+        self.helper_pid = 0
+        self._socket: Optional[socket.socket] = None
+        """To the helper; None: there is none."""
+
+        self._pidfd = -1
+        self._unread = b""
+        self._is_answer_due = self._has_asked = False
+        self._latest: list[dict[str, Any]] = []
+        self._latest_at = float("-inf")
+
+    @property
+    def is_to_be_asked(self) -> bool:
+        """Return whether there are GPUs that have not been asked for the next sample."""
+        return self._socket is not None and not self._has_asked
+
+    def start(self) -> None:
+        """Look for a driver, the first time only; this may start a process. Raises OSError."""
+        if self._socket is not None or self._latest_at >= 0:
+            return
+        self._latest_at = 0.0
+        path = find_library()
+        if not path:
+            return
         self._socket, theirs = socket.socketpair()
-        self._rest = b""
-        self._is_asked = self.is_gone = False
         agent = os.getpid()
-        self.pid = os.fork()
-        if self.pid == 0:
+        self.helper_pid = os.fork()
+        if self.helper_pid == 0:
             _become_watcher(path, theirs, agent)
         # Whoever reaps the agent's children reaps it, and its number may be another process's then.
-        self._pidfd = os.pidfd_open(self.pid)
+        self._pidfd = os.pidfd_open(self.helper_pid)
         theirs.close()
         self._socket.setblocking(False)
+        self._send_question()
 
     def ask(self) -> None:
-        """Ask for a reading, one question at a time: a helper that has not answered yet is not asked again."""
-        if not self._is_asked:
-            with contextlib.suppress(OSError):
-                self._is_asked = self._socket.send(b"?") == 1
+        """Ask for the next sample; does not wait for the answer."""
+        self._send_question()
+        self._has_asked = True
 
-    def answer(self) -> Optional[list[dict[str, Any]]]:
-        """Return a new reading as ``look`` has it; None while there is none. Does not block."""
-        with contextlib.suppress(OSError):
-            while len(self._rest) < _MAX_BYTES and not self.is_gone:
-                data = self._socket.recv(1 << 16)
-                self._rest += data
-                self.is_gone = not data
-        line, end, rest = self._rest.partition(b"\n")
-        if not end:
-            return None
-        self._rest, self._is_asked = rest, False
-        try:
-            listed = json.loads(line)
-        except ValueError:
-            return None
-        return listed if isinstance(listed, list) else None
+    def _send_question(self) -> None:
+        """Send one question at a time: a helper that has not answered yet is not asked again."""
+        if self._socket is not None and not self._is_answer_due:
+            with contextlib.suppress(OSError):
+                self._is_answer_due = self._socket.send(b"?") == 1
+
+    def read(self, now: float, max_age_s: float) -> list[dict[str, Any]]:
+        """
+        Return the newest answer that is not older than that, for one sample, as ``Gpus.look`` has it. ``now``:
+        monotonic seconds.
+        """
+        self._has_asked = False
+        is_gone = False
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                while len(self._unread) < _MAX_BYTES and not is_gone:
+                    data = self._socket.recv(1 << 16)
+                    self._unread += data
+                    is_gone = not data
+        line, end, rest = self._unread.partition(b"\n")
+        if end:
+            self._unread, self._is_answer_due = rest, False
+            self._latest, self._latest_at = json.loads(line), now
+        elif now - self._latest_at > max_age_s:
+            self._latest = []
+        if is_gone:
+            # As where the library does not work.
+            self.end()
+        return self._latest
 
     def end(self) -> None:
-        self._socket.close()
-        with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-        os.close(self._pidfd)
+        """End the helper process. The latest numbers stay until they are too old."""
+        if self._socket is not None:
+            self._socket.close()
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            os.close(self._pidfd)
+            self._socket, self.helper_pid = None, 0
 
 
 def _become_watcher(path: str, peer: socket.socket, agent: int) -> None:
@@ -216,60 +253,3 @@ class Gpus:
     def _function(self, name: str) -> Optional[Callable[..., int]]:
         """Return a function of the library; None in a library that is older than it."""
         return getattr(self._library, name, None)
-
-
-# The latest numbers of the GPUs of a node, which a helper process asks its driver for.
-
-
-class GpuReadings:
-    """There are none until ``start``, and none after ``end``."""
-
-    def __init__(self) -> None:
-        self._watcher: Optional[GpuWatcher] = None
-        self._has_asked = False
-        self._latest: list[dict[str, Any]] = []
-        self._latest_at = float("-inf")
-
-    @property
-    def helper_pid(self) -> int:
-        """Return the process that asks the GPUs; 0: there is none."""
-        return self._watcher.pid if self._watcher else 0
-
-    @property
-    def is_to_be_asked(self) -> bool:
-        """Return whether there are GPUs that have not been asked for the next sample."""
-        return self._watcher is not None and not self._has_asked
-
-    def start(self) -> None:
-        """Look for a driver, the first time only; this may start a process."""
-        if self._watcher is not None or self._latest_at >= 0:
-            return
-        self._latest_at = 0.0
-        path = find_library()
-        if path:
-            self._watcher = GpuWatcher(path)
-            self._watcher.ask()
-
-    def ask(self) -> None:
-        """Ask for the next sample; does not wait for the answer."""
-        if self._watcher:
-            self._watcher.ask()
-        self._has_asked = True
-
-    def read(self, now: float, max_age_s: float) -> list[dict[str, Any]]:
-        """Return the newest answer that is not older than that, for one sample. ``now``: monotonic seconds."""
-        self._has_asked = False
-        answer = self._watcher.answer() if self._watcher else None
-        if answer is not None:
-            self._latest, self._latest_at = answer, now
-        elif now - self._latest_at > max_age_s:
-            self._latest = []
-        if self._watcher and self._watcher.is_gone:
-            self.end()
-        return self._latest
-
-    def end(self) -> None:
-        """End the helper process. The latest numbers stay until they are too old."""
-        if self._watcher:
-            self._watcher.end()
-            self._watcher = None

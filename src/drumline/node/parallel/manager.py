@@ -450,19 +450,14 @@ def write_results(settings: Settings, notes: Notes, batches: list[list[str]]) ->
     """Write, on node 0, what was returned and what failed, when all have done. Raises FailedError."""
     place = choose_output_path(settings)
     failed = Failed()
-    with contextlib.ExitStack() as stack:
-        # Rows may be names of files, and those need not be UTF-8.
-        file = (
-            stack.enter_context(open(f"{place}.partial", "w", encoding="utf-8", errors="surrogateescape"))
-            if place
-            else None
-        )
+    # Rows may be names of files, and those need not be UTF-8.
+    partial = f"{place}.partial" if place else os.devnull
+    with open(partial, "w", encoding="utf-8", errors="surrogateescape") as file:
         for note in notes.all():
             failed = failed.and_(read_failed(note))
-            if file is not None:
-                file.writelines(f"{row}\n" for row in note["rows"])
+            file.writelines(f"{row}\n" for row in note["rows"])
     if place:
-        os.replace(f"{place}.partial", place)
+        os.replace(partial, place)
     done = plural(len(batches), "mini-batch")
     say(f"{done} done, {failed.batches} of them failed, with {plural(failed.items, 'item')}")
     check_errors(settings, batches, failed)

@@ -25,7 +25,6 @@ from drumline.node.warm.ranks import StartedRank, split_variables
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from drumline.node.warm.imports import ProgramImports
     from drumline.node.warm.ranks import Task
     from drumline.node.warm.shell_command import Program
 
@@ -56,8 +55,8 @@ class PoolRequest:
             raise shell_command.NotWarm("the ranks of a node run different programs")
         self._found = imports.find_imports(first)
         standard = getattr(sys, "stdlib_module_names", ())
-        tops = {each.module.partition(".")[0] for each in self._found.imports}
-        if mode != "on" and tops.issubset(standard):
+        self._packages = {step.module.partition(".")[0] for step in self._found.imports if step.module}
+        if mode != "on" and self._packages.issubset(standard):
             until = f"; {self._found.until}" if self._found.until else ""
             raise shell_command.NotWarm(f"nothing to import ahead{until}")
         # What a rank is started with, and what its interpreter may not have.
@@ -73,9 +72,9 @@ class PoolRequest:
     def _check_secrets(self, program: Program, tasks: Sequence[Task]) -> None:
         """Raise NotWarm where an interpreter would keep a secret under another name, as after ``export B=$A``."""
         values = [task.env[name] for task in tasks for name in task.secrets if name in task.env]
-        kept = [*self._split.env.values(), program.python, *program.flags, *program.target, program.cwd]
-        kept += [str(one) for one in self._found.imports] + [str(one) for one in self._found.sets.values()]
-        if any(value in one for value in values for one in kept):
+        texts = [*self._split.env.values(), program.python, *program.flags, *program.target, program.cwd]
+        texts += [text for step in self._found.imports for text in (str(step), *step.names)]
+        if any(value in text for value in values for text in texts):
             raise shell_command.NotWarm("a secret of the job is in more than its own variable")
 
     def is_overdue(self) -> bool:
@@ -105,9 +104,9 @@ class PoolRequest:
             "cores": list(cores),
             # A path of modules that depends on the folder.
             "bound": program.cwd if is_relative else "",
-            "imports": _list_import_steps(self._found),
+            "imports": self._found.imports,
             "left_out": sorted(imports.LEFT_OUT),
-            "asked": sorted({each.module.partition(".")[0] for each in self._found.imports}),
+            "asked": sorted(self._packages),
             "free": self._split.free,
             "differs": self._split.differs,
             "skip": [],
@@ -243,15 +242,6 @@ class ForkServer:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)
             os.close(self._pidfd)
             self._pidfd = -1
-
-
-def _list_import_steps(found: ProgramImports) -> list[list[Any]]:
-    """Return the imports, and between them the variables that the program sets, without a module."""
-    steps: list[list[Any]] = []
-    for index, one in enumerate(found.imports):
-        steps += [["", [name, found.sets[name]], ""] for name, after in found.after.items() if after == index]
-        steps.append(list(one))
-    return steps
 
 
 def _describe_rank(task: Task, program: Program) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from drumline.contract.record import NamedTuple
 from drumline.node.warm.shell_command import NotWarm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from drumline.node.warm.shell_command import Program
 
@@ -190,10 +190,13 @@ _MAX_SHOWN = 60
 
 class Import(NamedTuple):
     module: str
-    """``torch.nn``"""
+    """``torch.nn``; empty: it is an environment variable that is set."""
 
     names: tuple[str, ...]
-    """Those of ``from torch import nn, optim``, which may be submodules; empty for a plain import."""
+    """
+    Those of ``from torch import nn, optim``, which may be submodules; empty for a plain import. Of a variable its name
+    and value.
+    """
 
     where: str
     """``train.py:3``"""
@@ -201,19 +204,16 @@ class Import(NamedTuple):
 
 class ProgramImports(NamedTuple):
     imports: tuple[Import, ...]
-    """Of what is no file of the program, in the order in which it would come to them. Any may be missing."""
-
-    sets: Mapping[str, str]
-    """Environment variables that the program sets to these values before it imports the last of them."""
+    """
+    Of what is no file of the program, in the order in which it would come to them, and between them the variables that
+    it sets. Any may be missing.
+    """
 
     until: str
     """Why the rest was not looked at, as ``train.py:12: main()``; empty where the top was read to its end."""
 
     folder: str
     """What will be ``sys.path[0]``: absolute, links resolved; empty where Python is told to have none."""
-
-    after: Mapping[str, int]
-    """How many of ``imports`` come before a variable of ``sets`` is set."""
 
 
 def find_imports(program: Program) -> ProgramImports:
@@ -225,7 +225,9 @@ def find_imports(program: Program) -> ProgramImports:
         walk.until = str(stop)
     except RecursionError:
         walk.until = "the program is nested too deeply"
-    return ProgramImports(tuple(walk.imports), walk.sets, walk.until, walk.folder, walk.after)
+    while walk.imports and not walk.imports[-1].module:
+        walk.imports.pop()  # The program sets it itself before anything else is imported.
+    return ProgramImports(tuple(walk.imports), walk.until, walk.folder)
 
 
 class _ProgramFile(NamedTuple):
@@ -247,8 +249,7 @@ class _ImportWalk:
         self._depth = 0
         self._bytes = 0
         self.imports: list[Import] = []
-        self.sets: dict[str, str] = {}
-        self.after: dict[str, int] = {}
+        self._sets: dict[str, str] = {}
         self.until = ""
 
     def _first_folder(self) -> str:
@@ -340,12 +341,10 @@ class _ImportWalk:
         if found is None:
             return False
         name, value, is_default = found
-        if is_default and (name in self._program.env or name in self.sets):
-            return True
-        if self.sets.setdefault(name, value) != value:
-            return False
-        self.after.setdefault(name, len(self.imports))
-        return True
+        if name not in self._sets and not (is_default and name in self._program.env):
+            self._sets[name] = value
+            self.imports.append(Import("", (name, value), ""))
+        return is_default or self._sets[name] == value
 
     def _import_from(self, node: ast.ImportFrom, file: _ProgramFile) -> None:
         if node.module == "__future__":

@@ -42,18 +42,19 @@ _NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
 
 def fingerprint_process() -> str:
     """Return a digest of what this process inherited: equal if a fork of one may replace a fork of the other."""
-    facts = [line for line in _read_lines("/proc/self/status") if line.startswith(_STATUS_FIELDS)]
-    facts += [_without_soft_limit(line) for line in _read_lines("/proc/self/limits")]
-    facts += _read_lines("/proc/self/oom_score_adj")
+    status, limits = map(cgroups.read_text, ("/proc/self/status", "/proc/self/limits"))
+    facts = [line for line in status.splitlines() if line.startswith(_STATUS_FIELDS)]
+    facts += [_without_soft_limit(line) for line in limits.splitlines()]
+    facts.append(cgroups.read_text("/proc/self/oom_score_adj"))
     for name in _NAMESPACES:
         facts.append(_read_link(f"/proc/self/ns/{name}"))
     facts.append(_read_link("/proc/self/root"))
-    fields = "".join(_read_lines("/proc/self/stat")).rpartition(")")[2].split()
+    fields = cgroups.read_text("/proc/self/stat").rpartition(")")[2].split()
     facts += [fields[16], *fields[37:39]] if len(fields) > 39 else []  # nice, real-time priority, policy
-    facts += _read_lines("/proc/self/personality")
+    facts.append(cgroups.read_text("/proc/self/personality"))
     if not cgroups.choose_group_path(""):
         # A fork server cannot be brought from one control group into another, such as that of another login.
-        facts += _read_lines("/proc/self/cgroup")
+        facts.append(cgroups.read_text("/proc/self/cgroup"))
     return _digest("\n".join(facts))
 
 
@@ -135,14 +136,6 @@ def read_peer_user(peer: socket.socket) -> int:
     """Return the user at the other end."""
     _, user, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(user)
-
-
-def _read_lines(path: str) -> list[str]:
-    try:
-        with open(path, errors="replace") as file:
-            return file.read().splitlines()
-    except OSError:
-        return []
 
 
 def _read_link(path: str) -> str:

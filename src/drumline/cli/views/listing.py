@@ -106,10 +106,7 @@ def _list(arguments: Namespace) -> int:
 
             print_text(format_jobs(jobs, find_room()))
     else:
-        described = [
-            {**job, "created": job["creation_context"]["created_at"]} for job in known.describe(shown)
-        ]
-        output.show(described, arguments.output, arguments.query)
+        output.show(list(known.describe(shown)), arguments.output, arguments.query)
     known.keep()
     if len(shown) < len(found) and limit is None:
         _print_left_out(len(shown), len(found), as_table)

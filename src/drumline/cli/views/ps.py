@@ -47,11 +47,8 @@ def _list_active(arguments: Namespace) -> int:
         else:
             print("nothing runs or waits; drumline job list shows what has ended", file=sys.stderr)
     else:
-        described = [
-            {**job, "created": job["creation_context"]["created_at"]}
-            for job in known.describe(job.name for job, _ in ordered)
-        ]
-        output.show(described, arguments.output, arguments.query)
+        described = known.describe(job.name for job, _ in ordered)
+        output.show(list(described), arguments.output, arguments.query)
     known.keep()
     return 0
 

@@ -56,34 +56,28 @@ def list_metrics(name: str, *, names_only: bool = False) -> dict[str, Any]:
 
     ``names_only``: their names, sources and runs alone, for which no value need be read.
     """
-    if names_only:
-        return _answer(folder_of(name), (), "names", _list_names, names_only=True)
-    return _answer(folder_of(name), (), "list", _list)
 
+    def list_found(_job: str, found: FoundMetrics, _began: float) -> dict[str, Any]:
+        metrics = []
+        for series in found.series:
+            metric: dict[str, Any] = {"name": series.name, "source": series.source, "run": series.run}
+            if not names_only:
+                if not len(series):
+                    continue
+                figures = series.figures()
+                metric |= {
+                    "points": len(series),
+                    "last": None if figures.last is None else to_json_number(figures.last.value),
+                    "lowest": figures.lowest,
+                    "highest": figures.highest,
+                    "steps": list(figures.steps),
+                    "is_cut": series.is_cut,
+                }
+            metrics.append(metric)
+        return {"metrics": metrics, "left_out": found.left_out, "notes": list(found.notes)}
 
-def _list_names(_job: str, found: FoundMetrics, _began: float) -> dict[str, Any]:
-    metrics = [{"name": one.name, "source": one.source, "run": one.run} for one in found.series]
-    return {"metrics": metrics, "left_out": found.left_out, "notes": list(found.notes)}
-
-
-def _list(_job: str, found: FoundMetrics, _began: float) -> dict[str, Any]:
-    metrics = [_describe(one) for one in found.series if len(one)]
-    return {"metrics": metrics, "left_out": found.left_out, "notes": list(found.notes)}
-
-
-def _describe(one: Series) -> dict[str, Any]:
-    figures = one.figures()
-    return {
-        "name": one.name,
-        "source": one.source,
-        "run": one.run,
-        "points": len(one),
-        "last": None if figures.last is None else to_json_number(figures.last.value),
-        "lowest": figures.lowest,
-        "highest": figures.highest,
-        "steps": list(figures.steps),
-        "is_cut": one.is_cut,
-    }
+    wanted = "names" if names_only else "list"
+    return _answer(folder_of(name), (), wanted, list_found, names_only=names_only)
 
 
 def read_series(

@@ -410,40 +410,32 @@ def describe_attempt_steps(name: str, attempt: int | None = None) -> dict[str, A
     """
     folder = folder_of(name)
     shown = read_attempt(folder, attempt)
-    none: dict[str, Any] = {
-        "attempt": shown.number,
-        "steps": None,
-        "progress": "",
-        "counted": 0,
-        "phases": [],
-        "sentence": "",
-    }
-    if shown.outcome.kind != "command":
-        return none
-    history = read_steps(folder.path, shown.number, is_recent=True) if may_have_steps(folder) else None
-    steps = history and summarize_steps(folder, history, is_first=shown.number == 0, is_over=shown.is_over)
+    is_command = shown.outcome.kind == "command"
+    history = steps = None
+    if is_command and may_have_steps(folder):
+        history = read_steps(folder.path, shown.number, is_recent=True)
+        steps = summarize_steps(folder, history, is_first=shown.number == 0, is_over=shown.is_over)
+    counted, sentence = 0, ""
     if history and steps:
         recent = history.keep_recent()
         counted = max(sum(window.made for window in windows) for windows in recent.ranks.values())
         sentence = _explain_latest(steps)
-    else:
-        steps = describe_without_hook(folder, shown.number) if shown.is_latest else None
-        counted, sentence = 0, ""
-    if steps is None:
-        return none
+    elif is_command and shown.is_latest:
+        steps = describe_without_hook(folder, shown.number)
+    step_s = (steps and steps["step_s"]) or 0.0
     return {
         "attempt": shown.number,
         "steps": steps,
-        "progress": describe_progress(steps, is_over=shown.is_over),
+        "progress": describe_progress(steps, is_over=shown.is_over) if steps else "",
         "counted": counted,
         "phases": [
             {
                 "key": key,
                 "title": title,
                 "share": share,
-                "seconds": round(share * (steps["step_s"] or 0.0), 6),
+                "seconds": round(share * step_s, 6),
             }
-            for key, title, share in list_phases(steps)
+            for key, title, share in (list_phases(steps) if steps else ())
         ],
         "sentence": sentence,
     }

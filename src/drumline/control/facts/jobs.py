@@ -149,7 +149,7 @@ class KnownJobs:
         return found
 
     def describe(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:
-        """Yield what ``description.show_jobs`` does."""
+        """Yield descriptions as ``description.describe`` has them, in brief, and with ``created``."""
         wanted = list(names)
         self.load(wanted)
         known = [name for name in wanted if self.is_known_final(name)]
@@ -175,7 +175,7 @@ class KnownJobs:
                 # What is kept does not name a studio, which may be another one next time.
                 page = studio.address + studio.path_of(name, workspace)
                 described["services"]["Studio"]["endpoint"] = page
-            yield described
+            yield {**described, "created": described["creation_context"]["created_at"]}
 
     def _get_kept(self, name: str, stamp: str) -> KeptFacts | None:
         kept = self._new.get(name) or self._kept.get(name)

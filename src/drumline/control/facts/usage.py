@@ -41,18 +41,15 @@ class Pair(NamedTuple):
         return self.now.elapsed_s - (self.before.elapsed_s if self.before else 0.0)
 
 
-def describe_usage(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
+def describe_usage(folder: RunFolder, outcome: Outcome, depth: int = 0) -> dict[str, Any]:
     """
     Describe a job with ``nodes`` and ``ranks`` as they were at the newest sample of each node.
 
     Shares are percent of a core, a node's are of all of its cores. None: not known.
 
-    A pipeline or a sweep has ``jobs`` instead: snapshots of those of its steps that are under way.
+    A pipeline or a sweep has ``jobs`` instead: the same of those of its steps that are under way. ``depth``: of
+    pipelines around it.
     """
-    return _snapshot(folder, outcome, 0)
-
-
-def _snapshot(folder: RunFolder, outcome: Outcome, depth: int) -> dict[str, Any]:
     described: dict[str, Any] = {
         "name": folder.name,
         "type": outcome.kind,
@@ -81,7 +78,7 @@ def _steps(outcome: Outcome, depth: int) -> list[dict[str, Any]]:
     for step in outcome.steps.values():
         folder = RunFolder.for_job(step.job) if step.job and not step.status else None
         if folder is not None and folder.exists() and depth < _DEEPEST and len(listed) < _MOST_JOBS:
-            listed.append({"step": step.step, **_snapshot(folder, read_outcome(folder), depth + 1)})
+            listed.append({"step": step.step, **describe_usage(folder, read_outcome(folder), depth + 1)})
     return listed
 
 

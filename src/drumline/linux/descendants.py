@@ -211,13 +211,11 @@ def list_children(pid: int) -> list[int]:
         except FileNotFoundError:
             if not os.path.exists("/proc/self/task"):
                 return []
-            return _scan_for_children(pid) if os.path.exists(f"/proc/{pid}") else below
+            if not os.path.exists(f"/proc/{pid}"):
+                return below
+            # A kernel without CONFIG_PROC_CHILDREN.
+            others = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+            return [one for one in others if (stat := process_usage.read_stat(one)) and stat.parent == pid]
         except OSError:
             continue
     return below
-
-
-def _scan_for_children(parent: int) -> list[int]:
-    """Return them on a kernel without CONFIG_PROC_CHILDREN."""
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return [pid for pid in pids if (stat := process_usage.read_stat(pid)) and stat.parent == parent]

@@ -8,7 +8,7 @@ import socket
 import pytest
 from waiting import wait_until
 
-from drumline.node.launcher.stdin_relays import StdinRelays
+from drumline.node.agent.processes import StdinRelays
 
 TOKEN = "t0ken"
 

@@ -18,9 +18,9 @@ from drumline.contract.record import NamedTuple
 from drumline.contract.words import read_count
 from drumline.node.agent import processes
 from drumline.node.agent.environment import SHARED_MEMORY_VARIABLES
+from drumline.node.agent.processes import StdinRelays
 from drumline.node.launcher import launcher_log, ssh_shim
 from drumline.node.launcher.launcher_socket import LauncherSocket
-from drumline.node.launcher.stdin_relays import StdinRelays
 
 if TYPE_CHECKING:
     import select

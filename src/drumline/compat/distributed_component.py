@@ -62,7 +62,7 @@ class _Type(Kind):
         if isinstance(node, Sequence) and node.items:
             kinds = {self.check(item, path, report) for item in node.items}
             return kinds.pop() if len(kinds) == 1 else "path"
-        if not isinstance(node, Scalar) or not isinstance(node.value, str):
+        if not isinstance(node.value, str):
             self.refuse(node, path, report)
             return None
         word = node.value.lower()
@@ -103,11 +103,8 @@ class _InputKind(Kind):
         }
         if kind in _VALUES:
             fields |= {"enum": ListOf(value), "min": value, "max": value}
-        if (
-            (default := node.get("default")) is not None
-            and isinstance(default, Scalar)
-            and default.value is None
-        ):
+        default = node.get("default")
+        if isinstance(default, Scalar) and default.value is None:
             fields["default"] = Anything()
         checked = Record("input", fields, unknown="drop").check(node, path, report) or {}
         return {"type": kind, **{key: one for key, one in checked.items() if one is not None}}
@@ -174,7 +171,7 @@ class _EnvironmentKind(Kind):
     word = "a mapping, or text"
 
     def take(self, node: Node, path: str, report: Report) -> Any:
-        if isinstance(node, Scalar) and isinstance(node.value, str):
+        if isinstance(node.value, str):
             return node.value if node.value.startswith("azureml:") else f"azureml:{node.value}"
         if isinstance(node, Mapping):
             return self._written_out(_ENVIRONMENT.check(node, path, report), node, path, report)
@@ -275,17 +272,16 @@ _OPTIONAL = re.compile(r"(?<!\[)\[([^\[\]]+?)\](?!\])")
 
 def is_todays_component(root: Mapping) -> bool:
     """Return whether it is a file for ``load_component``."""
-    kind = root.get("type")
-    word = kind.value if isinstance(kind, Scalar) else None
-    return not _kind_of(root) and (word in ("command", "pipeline") or (kind is None and "$schema" in root))
+    implies = "type" not in root and "$schema" in root
+    return not _kind_of(root) and (implies or root.value_of("type") in ("command", "pipeline"))
 
 
 def _kind_of(root: Mapping) -> str:
     """Return ``distributedcomponent`` or ``commandcomponent``; empty for a file of another kind."""
     for key in ("type", "$schema"):
-        node = root.get(key)
-        if isinstance(node, Scalar) and isinstance(node.value, str):
-            word = node.value.rpartition("/")[2].removesuffix(".json").lower()
+        value = root.value_of(key)
+        if isinstance(value, str):
+            word = value.rpartition("/")[2].removesuffix(".json").lower()
             if word in TABLES:
                 return word
             if key == "type" and word != "command":

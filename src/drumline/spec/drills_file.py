@@ -6,13 +6,11 @@ from drumline.contract.drill_kinds import KINDS
 from drumline.spec.kinds.lines import Count
 from drumline.spec.kinds.records import Record
 from drumline.spec.kinds.values import Kind, ListOf, OneOf, Seconds, Text, VersionText
-from drumline.spec.reading.source import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
 
 SURVIVE, FAIL = "survive", "fail"
@@ -25,15 +23,14 @@ class Length(Kind):
 
     word = "a length of time, such as 20s or 1m30s"
 
-    def take(self, node: Node, path: str, report: Report) -> Any:
+    def convert(self, node: Node) -> Any:
         import re
 
-        text = str(node.value) if isinstance(node, Scalar) and not isinstance(node.value, bool) else ""
+        text = "" if isinstance(node.value, bool) else str(node.value)
         number = r"\d{1,9}(?:\.\d{1,9})?"
         if re.fullmatch(number, text, re.ASCII):
             return float(text)
         if not re.fullmatch(rf"(?:{number}[smh])+", text, re.ASCII):
-            self.refuse(node, path, report)
             return None
         return sum(float(count) * _UNITS_S[unit] for count, unit in re.findall(rf"({number})([smh])", text))
 

@@ -191,7 +191,7 @@ def _job_type(root: Mapping, name: str) -> str:
     node = root.get("type")
     if node is None:
         return "command"
-    kind = node.value if isinstance(node, Scalar) else None
+    kind = node.value
     if kind in JOB_TYPES:
         return str(kind)
     if kind in _OTHER_TYPES:
@@ -234,7 +234,7 @@ def _legacy(root: Mapping) -> list[str]:
     from drumline.spec.placeholders import legacy_forms
 
     node = root.get("command")
-    if not isinstance(node, Scalar) or not isinstance(node.value, str):
+    if node is None or not isinstance(node.value, str):
         return []
     where = f"{node.source.name}:{node.line}:{node.column}: " if node.source else ""
     return [where + warning for warning in legacy_forms(node.value)]

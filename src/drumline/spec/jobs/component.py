@@ -28,8 +28,6 @@ from drumline.spec.kinds.values import (
 from drumline.spec.parts.io import Input, Output
 from drumline.spec.paths import is_remote, resolve
 from drumline.spec.reading.files import read_tree
-from drumline.spec.reading.source import Mapping as Tree
-from drumline.spec.reading.source import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from drumline.spec.jobs.job import Job
+    from drumline.spec.reading.source import Mapping as Tree
     from drumline.spec.reading.source import Node
 
     Lookup = Callable[[str], "Component"]
@@ -295,9 +294,9 @@ def class_of(component: Mapping[str, Any]) -> type[Component]:
 
 def type_of(component: Tree) -> str:
     """Return the type that a component states, else the one that its keys imply."""
-    given = component.get("type")
-    if isinstance(given, Scalar) and isinstance(given.value, str):
-        return given.value.lower()
+    given = component.value_of("type")
+    if isinstance(given, str):
+        return given.lower()
     return "pipeline" if "jobs" in component else "parallel" if "task" in component else "command"
 
 

@@ -21,7 +21,6 @@ from drumline.spec.kinds.values import Anything, Integer, ListOf, OneOf, Text, V
 from drumline.spec.parts.environment import EnvironmentKind, base_of, settle_environment, to_environment
 from drumline.spec.parts.resources import LOOSE_RESOURCES, RESOURCES, JobResourceConfiguration, RetrySettings
 from drumline.spec.paths import is_remote, resolve
-from drumline.spec.reading.source import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from drumline.spec.jobs.command import Command
-    from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
 
 
@@ -72,10 +70,8 @@ class SizeText(VersionText):
     def adopt(self, value: Any) -> Any:
         return value
 
-    def take(self, node: Node, path: str, report: Report) -> Any:
-        if isinstance(node, Scalar) and isinstance(node.value, float):
-            return str(whole(node.value))
-        return super().take(node, path, report)
+    def convert(self, node: Node) -> Any:
+        return str(whole(node.value)) if isinstance(node.value, float) else super().convert(node)
 
 
 class ParallelSettings(Declared):

@@ -17,7 +17,6 @@ from drumline.spec.kinds.fields import Any, Declared, MadeOf, field
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Anything, Flag, Kind
 from drumline.spec.reading.files import read_yaml
-from drumline.spec.reading.source import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ class _DefaultCompute(Kind):
     json_pattern = "^(azureml:|[Ss][Ee][Rr][Vv][Ee][Rr][Ll][Ee][Ss][Ss]$)"
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
-        value = node.value if isinstance(node, Scalar) else None
+        value = node.value
         if isinstance(value, str) and (value.lower() == "serverless" or _is_name(value)):
             return value
         self.refuse(node, path, report, _suggest_setting(value, "write `compute: {}` on the steps"))
@@ -44,7 +43,7 @@ class _DefaultDatastore(Kind):
     json_pattern = "^azureml:"
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
-        value = node.value if isinstance(node, Scalar) else None
+        value = node.value
         if isinstance(value, str) and _is_name(value):
             return value
         self.refuse(node, path, report, _suggest_setting(value, "write the name itself"))

@@ -46,7 +46,7 @@ class _Unbound(Kind):
         self.kind = kind
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
-        if isinstance(node, Scalar) and isinstance(node.value, str) and PATTERN.search(node.value):
+        if isinstance(node.value, str) and PATTERN.search(node.value):
             report.add(
                 f"{path}: a binding cannot stand here", node, path, "bindings are for inputs and outputs"
             )
@@ -70,7 +70,7 @@ class _NodeOutputKind(Kind):
         super().__init__(nullable=True)
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
-        if isinstance(node, Scalar) and isinstance(node.value, str):
+        if isinstance(node.value, str):
             return node.value
         return _node_output().check(node, path, report)
 
@@ -86,7 +86,7 @@ class ComponentReference(Kind):
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
         if isinstance(node, Mapping):
             return _InFile().check(node, path, report)
-        value = node.value if isinstance(node, Scalar) else None
+        value = node.value
         if not isinstance(value, str):
             self.refuse(node, path, report)
             return None
@@ -105,7 +105,8 @@ class _InFile(Kind):
     """A component of either type in a file of its own, by what it holds."""
 
     def take(self, node: TreeNode, path: str, report: Report) -> Any:
-        if isinstance(node, Mapping) and _is_pipeline(node):
+        implies_pipeline = isinstance(node, Mapping) and "type" not in node and "jobs" in node
+        if implies_pipeline or (isinstance(node, Mapping) and node.value_of("type") == "pipeline"):
             return COMPONENT.check(node, path, report)
         is_parallel = isinstance(node, Mapping) and type_of(node) == "parallel"
         return (PARALLEL_COMPONENT if is_parallel else COMMAND_COMPONENT).check(node, path, report)
@@ -128,11 +129,6 @@ def _has_type(name: str) -> dict[str, Any]:
     """Return the condition of a mapping with that ``type``, in any case."""
     condition: dict[str, Any] = when_type([name], {})["if"]
     return condition
-
-
-def _is_pipeline(node: Mapping) -> bool:
-    given = node.get("type")
-    return "jobs" in node if given is None else isinstance(given, Scalar) and given.value == "pipeline"
 
 
 class _PipelineReference(ComponentReference):

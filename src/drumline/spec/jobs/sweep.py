@@ -28,7 +28,7 @@ from drumline.spec.parts.search import (
     SweepJobLimits,
 )
 from drumline.spec.paths import resolve
-from drumline.spec.reading.source import Mapping, Scalar
+from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class TrialKind(Kind):
     def take(self, node: Node, path: str, report: Report) -> Any:
         if isinstance(node, Mapping):
             return TRIAL.check(node, path, report)
-        value = node.value if isinstance(node, Scalar) else None
+        value = node.value
         if isinstance(value, str) and value.startswith("azureml:"):
             return value
         if isinstance(value, str) and value.startswith("file:"):

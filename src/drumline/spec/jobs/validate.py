@@ -106,14 +106,10 @@ def _same(written: object, now: object) -> bool:
 def _warnings(job: Job) -> list[str]:
     warnings = [*job._warnings, *unknown_attributes(job)]
     command = getattr(job, "command", None)
-    if isinstance(command, str) and not isinstance(_read_command(job), str):
+    written = job._root.value_of("command") if job._root else None
+    if isinstance(command, str) and not isinstance(written, str):
         warnings += legacy_forms(command)
     return warnings
-
-
-def _read_command(job: Job) -> object:
-    node = job._root.get("command") if job._root else None
-    return node.value if isinstance(node, Scalar) else None
 
 
 # Checks between the fields of a job: names that refer to each other, and choices that exclude each other.
@@ -148,7 +144,7 @@ def check_bindings(
 
     loose: count single braces too, as azure-ai-ml does for the trial of a sweep.
     """
-    if not isinstance(command, Scalar) or not isinstance(command.value, str):
+    if command is None or not isinstance(command.value, str):
         return
     text = command.value
     if loose:
@@ -251,7 +247,10 @@ def _job_problem(job: Mapping, steps: list[str], written: str) -> tuple[str, str
     if is_inline and isinstance(source, Mapping) and steps[3:4] == ["outputs"] and len(steps) > 4:
         outputs = source.get("outputs")
         if steps[4] not in RESERVED_OUTPUTS and not _has(outputs, steps[4]):
-            return f"{written}: {steps[2]!r} has no output {steps[4]!r}", _known_outputs(outputs, steps[4])
+            # Those that every job has are listed too.
+            known = dict.fromkeys((*_list_names(outputs), *RESERVED_OUTPUTS))
+            hint = did_you_mean(steps[4], known) or "known: " + ", ".join(known)
+            return f"{written}: {steps[2]!r} has no output {steps[4]!r}", hint
     return "", ""
 
 
@@ -260,15 +259,11 @@ def _has(group: Node | None, name: str) -> bool:
 
 
 def _list_known(group: Node | None) -> str:
-    names = list(group.entries) if isinstance(group, Mapping) else []
-    return "known: " + (", ".join(map(str, names)) or "none")
+    return "known: " + (", ".join(_list_names(group)) or "none")
 
 
-def _known_outputs(group: Node | None, wanted: str) -> str:
-    """Return the output that was probably meant, else all, with those that every job has."""
-    names = [*map(str, group.entries if isinstance(group, Mapping) else ())]
-    names += [name for name in RESERVED_OUTPUTS if name not in names]
-    return did_you_mean(wanted, names) or "known: " + ", ".join(names)
+def _list_names(group: Node | None) -> list[str]:
+    return [str(name) for name in group.entries] if isinstance(group, Mapping) else []
 
 
 def _check_required(node: Mapping, path: str, report: Report) -> None:
@@ -277,7 +272,9 @@ def _check_required(node: Mapping, path: str, report: Report) -> None:
     declared = _declared_inputs(component, report.base_path)
     given = node.get("inputs")
     for name, _, declaration in declared if declared is not None else ():
-        is_free = isinstance(declaration, Mapping) and ("default" in declaration or _is_optional(declaration))
+        is_free = isinstance(declaration, Mapping) and (
+            "default" in declaration or str(declaration.value_of("optional")).lower() == "true"
+        )
         if not is_free and not _has(given, str(name)):
             what = f"{path} needs the input {name!r} of its component"
             report.add(what, given or node, f"{path}.inputs.{name}")
@@ -293,11 +290,6 @@ def _declared_inputs(component: Node | None, base_path: str) -> Mapping | None:
             return None
     inputs = component.get("inputs") if isinstance(component, Mapping) else None
     return inputs if isinstance(inputs, Mapping) else None
-
-
-def _is_optional(declaration: Mapping) -> bool:
-    optional = declaration.get("optional")
-    return isinstance(optional, Scalar) and str(optional.value).lower() == "true"
 
 
 # Inputs that ``--set inputs.x=...`` adds to a job, and that nothing in the job uses: most often a misspelled name.
@@ -348,6 +340,6 @@ def _is_mentioned(holder: Mapping, name: str) -> bool:
             left += [value for _, _, value in node]
         elif isinstance(node, Sequence):
             left += node.items
-        elif isinstance(node, Scalar) and isinstance(node.value, str) and pattern.search(node.value):
+        elif isinstance(node.value, str) and pattern.search(node.value):
             return True
     return False

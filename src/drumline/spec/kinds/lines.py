@@ -12,7 +12,6 @@ from drumline.spec.kinds.values import (
     Text,
     quote_node,
 )
-from drumline.spec.reading.source import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ class Line(Text):
         self.hint = hint
 
     def take(self, node: Node, path: str, report: Report) -> Any:
-        is_text = isinstance(node, Scalar) and isinstance(node.value, str)
-        if self.hint and not is_text:
+        if self.hint and not isinstance(node.value, str):
             report.add(f"{path} must be {self.said}, got {quote_node(node)}", node, path, self.hint)
             return None
         value = super().take(node, path, report)
@@ -73,12 +71,9 @@ class Count(Integer):
         self.most = most
         self.word = f"a whole number, {least} or more"
 
-    def take(self, node: Node, path: str, report: Report) -> Any:
-        value = super().take(node, path, report)
-        if value is not None and not self.least <= value <= self.most:
-            self.refuse(node, path, report)
-            return None
-        return value
+    def convert(self, node: Node) -> Any:
+        number = super().convert(node)
+        return number if number is not None and self.least <= number <= self.most else None
 
     def json_schema(self, schemas: Schemas) -> dict[str, Any]:
         return {**super().json_schema(schemas), "minimum": self.least, "maximum": self.most}
@@ -90,17 +85,15 @@ class TimeLimit(Kind):
     word = "a time of Slurm: minutes, 'HH:MM:SS' or 'D-HH:MM:SS'"
     json_types = ("string", "integer")
 
-    def take(self, node: Node, path: str, report: Report) -> Any:
-        value = node.value if isinstance(node, Scalar) else None
-        text = node.text if isinstance(node, Scalar) else ""
-        is_plain = isinstance(value, (str, int)) and not isinstance(value, bool)
-        text = value if isinstance(value, str) else text
-        if is_plain and re.fullmatch(r"\d+-\d+(:\d+){0,2}|\d+(:\d+){0,2}", text) and re.search("[1-9]", text):
-            assert isinstance(node, Scalar)
-            node.surprise = ""
-            return text
-        self.refuse(node, path, report)
-        return None
+    def convert(self, node: Node) -> Any:
+        value = node.value
+        if isinstance(value, bool) or not isinstance(value, (str, int)):
+            return None
+        text = value if isinstance(value, str) else node.text
+        if not re.fullmatch(r"\d+-\d+(:\d+){0,2}|\d+(:\d+){0,2}", text) or not re.search("[1-9]", text):
+            return None
+        node.surprise = ""
+        return text
 
 
 class Amount(Number):
@@ -108,12 +101,9 @@ class Amount(Number):
 
     word = "a number above 0"
 
-    def take(self, node: Node, path: str, report: Report) -> Any:
-        value = super().take(node, path, report)
-        if value is not None and value <= 0:
-            self.refuse(node, path, report)
-            return None
-        return value
+    def convert(self, node: Node) -> Any:
+        number = super().convert(node)
+        return number if number is not None and number > 0 else None
 
 
 class Quantity(Kind):
@@ -122,19 +112,13 @@ class Quantity(Kind):
     word = "a whole number above 0, or a size such as 64Gi"
     json_types = ("string", "integer")
 
-    def take(self, node: Node, path: str, report: Report) -> Any:
-        text = str(node.value) if isinstance(node, Scalar) else ""
-        if re.fullmatch(r"[1-9][0-9]*([kMGT]|[KMGT]i)?", text):
-            return text
-        self.refuse(node, path, report)
-        return None
+    def convert(self, node: Node) -> Any:
+        text = str(node.value)
+        return text if re.fullmatch(r"[1-9][0-9]*([kMGT]|[KMGT]i)?", text) else None
 
 
 class SbatchOption(Line):
     """``--name`` or ``--name=value``, of those that are the user's to choose."""
-
-    def __init__(self) -> None:
-        super().__init__()
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         value = super().take(node, path, report)

@@ -12,13 +12,11 @@ from drumline.contract.errors import SpecError
 from drumline.spec.entity import text_path
 from drumline.spec.kinds.values import Kind
 from drumline.spec.reading.files import read_yaml
-from drumline.spec.reading.source import Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.contract.errors import Problem
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
 
@@ -65,7 +63,7 @@ class LocalPath(Kind):
         return text_path(value)
 
     def take(self, node: Node, path: str, report: Report) -> Any:
-        value = node.value if isinstance(node, Scalar) else None
+        value = node.value
         if not isinstance(value, str):
             self.refuse(node, path, report)
             return None
@@ -122,15 +120,11 @@ def check_file(reference: str, kind: Kind, node: Node, path: str, report: Report
         root = read_yaml(full)
     except SpecError as error:
         for problem in error.problems:
-            report.put(_with_path(problem, path))
+            problem.path = problem.path or path
+            report.put(problem)
         return None
     else:
         root.key = None
         return kind.check(root, path, report)
     finally:
         report.leave(before)
-
-
-def _with_path(problem: Problem, path: str) -> Problem:
-    problem.path = problem.path or path
-    return problem

@@ -134,7 +134,7 @@ def find_type(root: Mapping, noun: str, known: Collection[str], refused: Contain
     if node is None:
         what, hint = f"missing key 'type' in a {noun}", _list_known(known)
         raise SpecError([problem_at(root, what, path="type", hint=hint)])
-    kind = node.value.lower() if isinstance(node, Scalar) and isinstance(node.value, str) else ""
+    kind = node.value.lower() if isinstance(node.value, str) else ""
     if kind in known:
         return kind
     what, hint = explain_type(kind, quote_node(node), noun, known, refused)
@@ -189,7 +189,7 @@ class ByType(Kind):
                 _list_known(self.records),
             )
             return None
-        name = given.value if isinstance(given, Scalar) else None
+        name = given.value
         record = self.records.get(self.fold(name)) if isinstance(name, str) else None
         if record is None:
             hint = (self.hint(name) if self.hint and isinstance(name, str) else "") or _list_known(

@@ -38,7 +38,6 @@ def quote_node(node: Node) -> str:
         return "a mapping"
     if isinstance(node, Sequence):
         return "a list"
-    assert isinstance(node, Scalar)
     if node.value is None:
         return "null"
     if isinstance(node.value, bool):
@@ -57,7 +56,7 @@ def refuse_hidden(node: Node, path: str, report: Report) -> bool:
         return any(refuse_hidden(value, join(path, key), report) for key, _, value in node)
     if isinstance(node, Sequence):
         return any(refuse_hidden(item, join(path, at), report) for at, item in enumerate(node.items))
-    text = node.value if isinstance(node, Scalar) else None
+    text = node.value
     if not isinstance(text, str) or not ("://" in text or text.startswith("(")):
         return False
     from drumline.contract.hiding import is_hidden
@@ -92,6 +91,13 @@ class Kind:
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         """Check a value that is not null."""
+        made = self.convert(node)
+        if made is None:
+            self.refuse(node, path, report)
+        return made
+
+    def convert(self, node: Node) -> Any:
+        """Return a value that is not null as entities want it; None for one that is not of this kind."""
         raise NotImplementedError
 
     def adopt(self, value: Any) -> Any:
@@ -118,11 +124,10 @@ class Text(Kind):
     json_types = ("string",)
 
     def take(self, node: Node, path: str, report: Report) -> Any:
-        if isinstance(node, Scalar) and isinstance(node.value, str):
+        if isinstance(node.value, str):
             return node.value
-        quotable = isinstance(node, Scalar) and node.source is not None
-        hint = f'quote it: "{node.text}"' if quotable and isinstance(node, Scalar) else ""
-        self.refuse(node, path, report, "" if isinstance(node, Scalar) and node.surprise else hint)
+        is_quotable = isinstance(node, Scalar) and node.source is not None and not node.surprise
+        self.refuse(node, path, report, f'quote it: "{node.text}"' if is_quotable else "")
         return None
 
 
@@ -142,39 +147,27 @@ class VersionText(Kind):
     def adopt(self, value: Any) -> Any:
         return str(value)
 
-    def take(self, node: Node, path: str, report: Report) -> Any:
-        if isinstance(node, Scalar) and isinstance(node.value, (str, int, float)):
-            return str(node.value)
-        self.refuse(node, path, report)
-        return None
+    def convert(self, node: Node) -> Any:
+        return str(node.value) if isinstance(node.value, (str, int, float)) else None
 
 
 class Integer(Kind):
     word = "a whole number"
-
-    def __init__(self, *, strict: bool = False, nullable: bool = False) -> None:
-        super().__init__(nullable=nullable)
-        self.strict = strict
+    json_types = ("integer", "number", "string")
+    json_pattern = r"^\s*[-+]?[0-9](_?[0-9])*\s*$"
 
     def adopt(self, value: Any) -> Any:
         """Return the whole number that text or a float stands for, as in YAML."""
         return whole(value)
 
-    def take(self, node: Node, path: str, report: Report) -> Any:
-        value = node.value if isinstance(node, Scalar) else None
-        allowed = int if self.strict else (int, float, str)
-        if value is not None and not isinstance(value, bool) and isinstance(value, allowed):
-            try:
-                return int(value)
-            except (ValueError, OverflowError):
-                pass
-        self.refuse(node, path, report)
-        return None
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        if self.strict:
-            return {"type": "integer"}
-        return {"type": ["integer", "number", "string"], "pattern": r"^\s*[-+]?[0-9](_?[0-9])*\s*$"}
+    def convert(self, node: Node) -> Any:
+        value = node.value
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            return None
+        try:
+            return int(value)
+        except (ValueError, OverflowError):
+            return None
 
 
 class Number(Kind):
@@ -182,19 +175,17 @@ class Number(Kind):
     json_types = ("number", "string")
     json_pattern = r"^\s*[-+]?(\d[\d_]*\.?[\d_]*|\.\d+)([eE][-+]?\d+)?\s*$"
 
-    def take(self, node: Node, path: str, report: Report) -> Any:
-        value = node.value if isinstance(node, Scalar) else None
-        if isinstance(value, int) and not isinstance(value, bool):
+    def convert(self, node: Node) -> Any:
+        value = node.value
+        if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            return None
+        if isinstance(value, int):
             return value
-        if isinstance(value, (float, str)):
-            try:
-                number = float(value)
-            except ValueError:
-                number = float("nan")
-            if number - number == 0:  # neither infinite nor nan
-                return number
-        self.refuse(node, path, report)
-        return None
+        try:
+            number = float(value)
+        except ValueError:
+            return None
+        return number if number - number == 0 else None  # neither infinite nor nan
 
 
 class Seconds(Number):
@@ -202,13 +193,9 @@ class Seconds(Number):
 
     word = "a number of seconds, 0 or more"
 
-    def take(self, node: Node, path: str, report: Report) -> Any:
-        before = report.count
-        number = super().take(node, path, report)
-        if number is not None and number < 0 and report.count == before:
-            self.refuse(node, path, report)
-            return None
-        return number
+    def convert(self, node: Node) -> Any:
+        number = super().convert(node)
+        return number if number is not None and number >= 0 else None
 
     def json_schema(self, schemas: Schemas) -> dict[str, Any]:
         return {**super().json_schema(schemas), "minimum": 0}
@@ -221,14 +208,12 @@ _FALSE = frozenset(("f", "false", "off", "n", "no", "0"))
 class Flag(Kind):
     word = "true or false"
 
-    def take(self, node: Node, path: str, report: Report) -> Any:
-        if isinstance(node, Scalar) and isinstance(node.value, (bool, int, str)):
-            node.surprise = ""
-            text = str(node.value).lower()
-            if text in _TRUE or text in _FALSE:
-                return text in _TRUE
-        self.refuse(node, path, report)
-        return None
+    def convert(self, node: Node) -> Any:
+        if not isinstance(node.value, (bool, int, str)):
+            return None
+        node.surprise = ""
+        text = str(node.value).lower()
+        return text in _TRUE if text in _TRUE or text in _FALSE else None
 
     def json_schema(self, schemas: Schemas) -> dict[str, Any]:
         words = {"type": "string", "pattern": _match_any_case((*_TRUE, *_FALSE))}
@@ -260,7 +245,7 @@ class OneOf(Kind):
         return folded if folded in self.values or not self.values else value
 
     def take(self, node: Node, path: str, report: Report) -> Any:
-        value = node.value if isinstance(node, Scalar) else None
+        value = node.value
         if isinstance(value, str) and self.fold(value) in self.values:
             return self.fold(value)
         known = ", ".join(map(repr, self.values))
@@ -293,7 +278,7 @@ class Switch(OneOf):
         super().__init__(*others, "on", "off", fold=switch)
 
     def take(self, node: Node, path: str, report: Report) -> Any:
-        if isinstance(node, Scalar) and isinstance(node.value, (bool, int)) and node.value in (0, 1):
+        if isinstance(node.value, (bool, int)) and node.value in (0, 1):
             node.surprise = ""
             return "on" if node.value else "off"
         return super().take(node, path, report)
@@ -355,10 +340,10 @@ class TextOrList(Kind):
     def take(self, node: Node, path: str, report: Report) -> Any:
         if isinstance(node, Sequence):
             return ListOf(Text()).check(node, path, report)
-        if isinstance(node, Scalar) and isinstance(node.value, str):
-            return node.value
-        self.refuse(node, path, report)
-        return None
+        return super().take(node, path, report)
+
+    def convert(self, node: Node) -> Any:
+        return node.value if isinstance(node.value, str) else None
 
 
 def refuse_wrong(
@@ -412,7 +397,7 @@ class Report:
         return len(self._found)
 
     def add(self, what: str, node: Node, path: str, hint: str = "") -> None:
-        if not hint and isinstance(node, Scalar) and node.surprise:
+        if not hint and node.surprise:
             hint = f"unquoted {node.text!r} is {node.surprise} in YAML 1.1; quote it"
             node.surprise = ""
         self.put(problem_at(node, what, path=path, hint=hint))

@@ -24,7 +24,7 @@ from drumline.spec.kinds.values import (
 )
 from drumline.spec.paths import resolve
 from drumline.spec.reading.files import read_yaml
-from drumline.spec.reading.source import Mapping, Scalar
+from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class CondaFile(Kind):
     def take(self, node: Node, path: str, report: Report) -> Any:
         if isinstance(node, Mapping):
             return Anything().check(node, path, report)
-        value = node.value if isinstance(node, Scalar) else None
+        value = node.value
         if not isinstance(value, str):
             self.refuse(node, path, report)
             return None
@@ -207,7 +207,7 @@ class EnvironmentKind(Kind):
             if not self._looks_like_conda(node, path, report):
                 return INLINE.check(node, path, report)
             return None
-        value = node.value if isinstance(node, Scalar) else None
+        value = node.value
         if not isinstance(value, str):
             self.refuse(node, path, report)
             return None

@@ -24,10 +24,12 @@ from drumline.spec.kinds.values import (
     join,
     quote_node,
 )
-from drumline.spec.reading.source import Mapping, Scalar
+from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Self
+
     from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
@@ -125,13 +127,10 @@ class Literal(Kind):
     word = "text, a number or a boolean"
     json_types = ("string", "number", "boolean")
 
-    def take(self, node: Node, path: str, report: Report) -> Any:
-        value = node.value if isinstance(node, Scalar) else None
-        finite = not isinstance(value, float) or value - value == 0
-        if isinstance(value, (str, int, float)) and finite:
-            return value
-        self.refuse(node, path, report)
-        return None
+    def convert(self, node: Node) -> Any:
+        value = node.value
+        is_finite = not isinstance(value, float) or value - value == 0
+        return value if isinstance(value, (str, int, float)) and is_finite else None
 
 
 def _input(types: tuple[str, ...], modes: tuple[str, ...], **more: Kind) -> Record:
@@ -152,27 +151,19 @@ _BY_TYPE = {**dict.fromkeys(_DATA_TYPES, _DATA), **dict.fromkeys(_MODEL_TYPES, _
 _VALUE = Record("input", {"value": Literal()})
 
 
-class JobInput(Kind):
+class JobInput(Literal):
     """A literal, or a mapping that names data."""
 
     word = "text, a number, a boolean, or a mapping with 'type' and 'path'"
 
     def take(self, node: Node, path: str, report: Report) -> Any:
-        if isinstance(node, Mapping):
-            return self._mapping(node, path, report)
-        if isinstance(node, Scalar):
-            literal = Literal()
-            literal.word = self.word
-            return literal.check(node, path, report)
-        self.refuse(node, path, report)
-        return None
-
-    def _mapping(self, node: Mapping, path: str, report: Report) -> Any:
+        if not isinstance(node, Mapping):
+            return super().take(node, path, report)
         if "value" in node and not {"type", "path"} & node.entries.keys():
             values = _VALUE.check(node, path, report)
             return values.get("value")
         given = node.get("type")
-        kind = str(given.value).lower() if isinstance(given, Scalar) else ""
+        kind = str(node.value_of("type")).lower()
         table = _UNTYPED if given is None else _BY_TYPE.get(kind)
         if table is not None:
             before = report.count
@@ -189,7 +180,7 @@ class JobInput(Kind):
     def json_schema(self, schemas: Schemas) -> dict[str, Any]:
         return {
             "anyOf": [
-                Literal().json_schema(schemas),
+                super().json_schema(schemas),
                 schemas.share(self, "input", lambda: _make_input(schemas)),
             ]
         }
@@ -313,7 +304,10 @@ _MACROS = ("name", "output_name", "default_datastore")
 
 
 class Binding:
-    """The root; ``str()`` is what YAML has in its place."""
+    """The root; ``str()`` is what YAML has in its place. A copy of a job refers to the same as the job."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
 
     def __eq__(self, other: object) -> bool:
         return str(self) == str(other)
@@ -332,9 +326,6 @@ class PipelineInput(Binding):
         self.name = name
         self.type = type
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> PipelineInput:
-        return self
-
     def __str__(self) -> str:
         return f"${{{{parent.inputs.{self.name}}}}}"
 
@@ -346,9 +337,6 @@ class NodeOutput(Binding):
         self.node = node
         self.name = name
         self.type = type
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> NodeOutput:
-        return self
 
     def __str__(self) -> str:
         return f"${{{{parent.jobs.{self.node._node_name or '?'}.outputs.{self.name}}}}}"

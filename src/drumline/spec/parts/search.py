@@ -18,7 +18,7 @@ from drumline.spec.kinds.fields import Any, field
 from drumline.spec.kinds.records import ByType, MapInto, Part, PartRecord
 from drumline.spec.kinds.values import Flag, Integer, Kind, ListOf, MapOf, Number, OneOf, Text
 from drumline.spec.parts.resources import snake
-from drumline.spec.reading.source import Mapping, Scalar
+from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,11 +37,10 @@ class _ChoiceItem(Kind):
     def take(self, node: Node, path: str, report: Report) -> Any:
         if isinstance(node, Mapping):
             return _NESTED.check(node, path, report)
-        value = node.value if isinstance(node, Scalar) else None
-        if isinstance(value, (str, int, float)):
-            return value
-        self.refuse(node, path, report)
-        return None
+        return super().take(node, path, report)
+
+    def convert(self, node: Node) -> Any:
+        return node.value if isinstance(node.value, (str, int, float)) else None
 
     def json_schema(self, schemas: Schemas) -> dict[str, Any]:
         nested = schemas.share(_ChoiceItem, "nested search spaces", lambda: _NESTED.json_schema(schemas))
@@ -302,12 +301,9 @@ class _NumberOrText(Kind):
     word = "a number"
     json_types = ("number", "string")
 
-    def take(self, node: Node, path: str, report: Report) -> Any:
-        value = node.value if isinstance(node, Scalar) else None
-        if isinstance(value, (str, int, float)) and not isinstance(value, bool):
-            return value
-        self.refuse(node, path, report)
-        return None
+    def convert(self, node: Node) -> Any:
+        is_one = isinstance(node.value, (str, int, float)) and not isinstance(node.value, bool)
+        return node.value if is_one else None
 
 
 class RandomSamplingAlgorithm(SamplingAlgorithm):

@@ -179,9 +179,9 @@ def forget_run(root: Mapping, known: Collection[str]) -> None:
 
     A name that was changed since it was printed stays, and so does a key that is like one of a job file.
     """
-    earlier = str(_value(root.get("id")) or "").removeprefix("azureml:")
+    earlier = str(root.value_of("id") or "").removeprefix("azureml:")
     for key in _RUN_NAMES:
-        if _value(root.get(key)) == earlier:
+        if root.value_of(key) == earlier:
             root.entries.pop(key, None)
     root.entries.pop("parent_job_name", None)
     for key in [key for key in root.entries if key not in known and not _is_like(str(key), known)]:
@@ -193,7 +193,7 @@ def forget_run(root: Mapping, known: Collection[str]) -> None:
     for output, (_, value) in outputs.entries.items() if isinstance(outputs, Mapping) else ():
         if (
             isinstance(value, Mapping)
-            and _value(value.get("path")) == f"azureml://jobs/{earlier}/outputs/{output}"
+            and value.value_of("path") == f"azureml://jobs/{earlier}/outputs/{output}"
         ):
             del value.entries["path"]
     if isinstance(outputs, Mapping):
@@ -218,7 +218,3 @@ def _is_like(key: str, known: Collection[str]) -> bool:
     import difflib
 
     return bool(difflib.get_close_matches(key, known, n=1, cutoff=_SIMILAR))
-
-
-def _value(node: Node | None) -> Any:
-    return node.value if isinstance(node, Scalar) else None

@@ -369,7 +369,11 @@ class Node:
     ``line`` and ``column`` count from 1, 0 without a file; ``width`` is what a caret underlines.
     """
 
-    __slots__ = ("column", "key", "line", "source", "width")
+    __slots__ = ("column", "key", "line", "source", "surprise", "width")
+
+    value: Any = None
+    """Of a scalar its value; None of a mapping or a list."""
+    text = ""
 
     def __init__(self, source: Source | None = None, line: int = 0, column: int = 0, width: int = 1) -> None:
         self.source = source
@@ -378,10 +382,12 @@ class Node:
         self.width = width
         self.key: Scalar | None = None
         """The key that this node is the value of; messages about what is missing point at it."""
+        self.surprise = ""
+        """What YAML 1.1 made of unquoted text that reads like something else: ``a boolean``."""
 
 
 class Scalar(Node):
-    __slots__ = ("surprise", "text", "value")
+    __slots__ = ("text", "value")
 
     def __init__(
         self,
@@ -395,8 +401,6 @@ class Scalar(Node):
         super().__init__(source, line, column, width)
         self.value = value
         self.text = text
-        self.surprise = ""
-        """What YAML 1.1 made of unquoted text that reads like something else: ``a boolean``."""
 
 
 class Mapping(Node):
@@ -417,6 +421,11 @@ class Mapping(Node):
         entry = self.entries.get(key)
         return entry[1] if entry else None
 
+    def value_of(self, key: object) -> Any:
+        """Return the value of the scalar under a key; None if another or no node is there."""
+        node = self.get(key)
+        return None if node is None else node.value
+
     def put(self, key: Scalar, value: Node) -> None:
         if value.key is None:
             value.key = key
@@ -435,10 +444,7 @@ def plain(node: Node) -> Any:
     """Return the Python value that a node stands for."""
     if isinstance(node, Mapping):
         return {key: plain(value) for key, _, value in node}
-    if isinstance(node, Sequence):
-        return [plain(item) for item in node.items]
-    assert isinstance(node, Scalar)
-    return node.value
+    return [plain(item) for item in node.items] if isinstance(node, Sequence) else node.value
 
 
 def wrap(value: Any) -> Node:

@@ -9,7 +9,7 @@ from drumline.spec.hints import describe_ignored
 from drumline.spec.kinds.fields import Any, Declared, OrEmpty, field
 from drumline.spec.kinds.records import Record, find_type, list_fields, list_required
 from drumline.spec.kinds.values import Anything, Kind, MapOf, PathText, Report, Text
-from drumline.spec.reading.source import Mapping, Scalar
+from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Secret(Text):
         return {"type": "string", "not": {"const": MASK}}
 
     def take(self, node: Node, path: str, report: Report) -> Any:
-        value = node.value if isinstance(node, Scalar) else None
+        value = node.value
         if not isinstance(value, str):
             report.add(f"{path} must be text", node, path, "quote it")
         elif value == MASK:

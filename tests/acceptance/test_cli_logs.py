@@ -107,6 +107,7 @@ def test_the_logs_of_a_pipeline_are_those_of_its_steps(cli, tmp_path):
     assert cli("job", "create", "-f", path, "--stream").rc == 0
     shown = cli("job", "logs", "p", "--tail", "1").out.splitlines()
     assert sorted(shown) == ["[a] two", "[b] two"]
+    assert "[b] [0|node-0] two" in cli("job", "stream", "-n", "p", "--prefix").out.splitlines()
     refused = cli("job", "logs", "p", "--rank", "0")
     assert refused.rc == 2
     assert "this job has no ranks" in refused.err

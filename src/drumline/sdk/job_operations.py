@@ -16,7 +16,7 @@ from drumline.control.facts import description
 from drumline.control.jobs import job_folders, lookup
 from drumline.control.jobs.ending import cancel
 from drumline.control.jobs.recovery import recover
-from drumline.control.logs import stream
+from drumline.control.logs import printer, stream
 from drumline.control.submission.run_folder import forget_stored_name, name_taken
 from drumline.sdk.job_list import JobList
 from drumline.sdk.job_views import JobViews, Poller, job_failed
@@ -232,8 +232,8 @@ def _show_live(folder: RunFolder) -> Outcome:
 
 def _print_logs(folder: RunFolder) -> Outcome:
     sys.stdout.write(stream.header(folder))
-    show = stream.StreamOptions()
-    outcome = stream.follow(folder, sys.stdout, show)
-    sys.stdout.write(stream.summary(folder, outcome, show))
+    shown = printer.LogView(sys.stdout)
+    outcome = stream.follow(folder, shown)
+    sys.stdout.write(stream.summary(folder, outcome, shown))
     sys.stdout.flush()
     return outcome

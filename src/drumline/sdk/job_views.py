@@ -19,9 +19,8 @@ from drumline.control.facts import description
 from drumline.control.jobs import lookup, recovery
 from drumline.control.jobs.ending import preempt, wait_for_end
 from drumline.control.jobs.recovery import recover
-from drumline.control.logs.log_history import LogChoice
 from drumline.control.logs.matching import Matcher
-from drumline.control.logs.stream_steps import LogView
+from drumline.control.logs.printer import LogChoice, LogView
 from drumline.control.logs.view import check_choice, print_logs
 from drumline.control.terminal import clean
 from drumline.sdk.notebook.notebook_kernel import WaitInterruptedError, describe_interrupt

@@ -21,7 +21,8 @@ from drumline.control.facts.ranks import describe_ranks
 from drumline.control.jobs import lookup
 from drumline.control.logs.follow import last_lines
 from drumline.control.logs.line_queries import read_lines
-from drumline.control.logs.log_history import History, LogChoice
+from drumline.control.logs.log_history import History
+from drumline.control.logs.printer import LogChoice
 from drumline.control.logs.rank_log import RankLog, open_log
 from drumline.control.logs.view import explain_link
 from drumline.control.settings import tracking

@@ -13,13 +13,13 @@ from drumline.contract.folder import RunFolder
 from drumline.control.logs import log_history, matching
 from drumline.control.logs.log_history import (
     History,
-    LogChoice,
     find_line_end,
     find_offset,
     find_tail,
     read_stretches,
 )
 from drumline.control.logs.matching import Matcher
+from drumline.control.logs.printer import LogChoice
 from drumline.node.metrics import log_files as noting
 
 
@@ -83,8 +83,7 @@ def test_the_tail_goes_back_into_earlier_attempts(run):
     write(run, 0, b"c\n", attempt=1)
     write(run, 0, b"d\n")
     assert lines_of(run, attempt=2, tail=3) == ["b", "c", "d"]
-    choice = {"labels": frozenset("0")}
-    shown = History(run, PLAN, LogChoice(**choice, attempt=1), 2).blocks()
+    shown = History(run, PLAN, LogChoice(frozenset("0"), attempt=1), 2).blocks()
     assert [block.lines for block in shown] == [b"c\n"]
 
 
@@ -113,8 +112,7 @@ def test_since_begins_with_the_first_line_that_was_completed_then(run):
 
 
 def test_lines_that_no_look_has_found_are_of_the_time_of_their_file(run):
-    size = write(run, 0, b"old\n")
-    note(run, 0, (100.0, size))
+    note(run, 0, (100.0, write(run, 0, b"old\n")))
     write(run, 0, b"new\n")
     os.utime(os.path.join(run.user_logs, "0.txt"), (300.0, 300.0))
     assert lines_of(run, since=200.0) == ["new"]
@@ -134,7 +132,7 @@ def test_ranks_are_shown_in_the_order_in_which_they_wrote(run):
         b"second of 0",
         b"second of 1",
     ]
-    assert [label for label, _ in show(run, nodes=frozenset([1]))] == ["1", "1"]
+    assert [label for label, _ in show(run, labels=frozenset("1"))] == ["1", "1"]
 
 
 def test_a_history_that_is_followed_ends_with_a_whole_line(run):

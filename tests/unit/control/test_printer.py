@@ -10,7 +10,7 @@ import tty
 import pytest
 
 from drumline.control.logs import rank_log
-from drumline.control.logs.printer import Printer
+from drumline.control.logs.printer import LogView, Printer
 from drumline.control.logs.rank_log import RankLog
 from drumline.control.terminal import clean, decode
 
@@ -147,3 +147,15 @@ def test_a_reader_that_is_slow_gets_everything_even_when_writing_does_not_wait(o
         reader_starts.join()
         reader.join()
     assert got == lines + b"p end\n"
+
+
+def test_what_was_shown_is_in_sight_until_others_have_filled_a_screen():
+    show = LogView(io.StringIO())
+    assert not show.has_in_sight("3")
+    show.note("3", b"Traceback\nValueError: bad batch\n")
+    assert show.has_in_sight("3")
+    show.note("0", b"closed\n" * 23)
+    assert show.has_in_sight("3")
+    show.note("0", b"closed\n")
+    assert not show.has_in_sight("3")
+    assert show.has_in_sight("0")

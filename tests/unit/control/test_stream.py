@@ -2,7 +2,7 @@ import pytest
 from planning import plan
 
 from drumline.contract.errors import UsageError
-from drumline.control.logs.stream import StreamOptions, labels_of
+from drumline.control.logs.printer import labels_of
 
 FOUR = plan(nodes=2, distribution={"type": "pytorch", "process_count_per_instance": 2})
 TENSORFLOW = plan(
@@ -33,15 +33,3 @@ def test_a_rank_that_the_job_lacks_is_refused(ranks):
     with pytest.raises(UsageError) as refused:
         labels_of(ranks, FOUR)
     assert refused.value.hint == "this job has ranks 0-3"
-
-
-def test_what_was_shown_is_in_sight_until_others_have_filled_a_screen():
-    show = StreamOptions()
-    assert not show.has_in_sight("3")
-    show.note("3", b"Traceback\nValueError: bad batch\n")
-    assert show.has_in_sight("3")
-    show.note("0", b"closed\n" * 23)
-    assert show.has_in_sight("3")
-    show.note("0", b"closed\n")
-    assert not show.has_in_sight("3")
-    assert show.has_in_sight("0")

@@ -19,6 +19,7 @@ from drumline.cli.arguments import (
     run_verb,
 )
 from drumline.cli.ways_to_run import add_ways_to_run, set_ways_to_run
+from drumline.contract import status
 from drumline.contract.errors import PlanError, Problem, SpecError, UsageError
 from drumline.control.terminal import clean
 
@@ -106,9 +107,8 @@ def follow_job(
     Show the logs until the job ends, or on a terminal the table of its steps or trials; return 0 if it completed, else
     1. Ctrl-C leaves the job running.
     """
-    from drumline.contract import status
     from drumline.control.jobs import lookup
-    from drumline.control.logs import stream
+    from drumline.control.logs import printer, stream
 
     folder = lookup.folder_of(name)
     try:
@@ -120,9 +120,9 @@ def follow_job(
         else:
             out.write(stream.header(folder))
             out.flush()
-            show = stream.StreamOptions(ranks, prefix, progress=output.choose_progress())
-            outcome = stream.follow(folder, out, show)
-            ending = stream.summary(folder, outcome, show)
+            shown = printer.LogView(out, prefix=prefix, progress=output.choose_progress())
+            outcome = stream.follow(folder, shown, ranks)
+            ending = stream.summary(folder, outcome, shown)
     except KeyboardInterrupt:
         print(
             f"\njob {name} is still running; to stop it: drumline job cancel {lookup.as_arguments(name)}",

@@ -80,9 +80,9 @@ def _run(arguments: Namespace, program: list[str], standby: Standby | None) -> i
         variables.set_secrets(job, arguments.secret)
     run = RunOptions(in_place=folder, argv=tuple(program))
     if arguments.ranks:
-        from drumline.control.logs import stream
+        from drumline.control.logs import printer
 
-        stream.labels_of(arguments.ranks, plan(job, run))
+        printer.labels_of(arguments.ranks, plan(job, run))
     # A Ctrl-C while the job is being submitted waits until there is something to pass it on to.
     # An engine that has to be asked for minutes may be interrupted.
     waits = _FORWARDED_SIGNALS if standby is not None else ()
@@ -91,7 +91,6 @@ def _run(arguments: Namespace, program: list[str], standby: Standby | None) -> i
         # Not checked as a whole: it was made here, of options that were.
         submitted = submit(job, run, start=standby, check=False)
         # The supervisor has work to do meanwhile.
-        from drumline.control.logs import stream
         from drumline.control.terminal import clean
 
         if not arguments.detach:
@@ -361,16 +360,16 @@ def _cancel_on_signals(cancel: Callable[[bool], object]) -> None:
 
 def _follow(folder: RunFolder, arguments: Namespace) -> int:
     from drumline.control.jobs.ending import cancel, wait_for_end
-    from drumline.control.logs import stream
+    from drumline.control.logs import printer, stream
 
     progress = None
     if sys.stderr.isatty():
         from drumline.cli import output
 
         progress = output.choose_progress()
-    show = stream.StreamOptions(arguments.ranks, arguments.prefix, progress=progress)
     try:
-        outcome = stream.follow(folder, sys.stdout, show)
+        view = printer.LogView(sys.stdout, prefix=arguments.prefix, progress=progress)
+        outcome = stream.follow(folder, view, arguments.ranks)
     except OSError as error:
         # `drumline run ... | head`: the reader is gone, so the job is canceled; on a full disk too.
         cancel(folder.name, by="drumline run, because its output was closed")
@@ -383,7 +382,7 @@ def _follow(folder: RunFolder, arguments: Namespace) -> int:
     with contextlib.suppress(BrokenPipeError):
         # Of one terminal, file or pipe, and so with the same reader.
         with contextlib.suppress(OSError):
-            shown = show if os.path.samestat(os.fstat(1), os.fstat(2)) else None
+            shown = view if os.path.samestat(os.fstat(1), os.fstat(2)) else None
         ending = stream.ending(folder, outcome, shown)
         if sys.stderr.isatty():
             from drumline.cli.colour import paint_ending

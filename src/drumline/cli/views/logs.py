@@ -12,9 +12,8 @@ from drumline.control.jobs import lookup
 from drumline.control.jobs.job_outcome import explain_pruned
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs import view
-from drumline.control.logs.log_history import LogChoice
-from drumline.control.logs.stream import ending
-from drumline.control.logs.stream_steps import LogView
+from drumline.control.logs.printer import LogChoice, LogView
+from drumline.control.logs.stream import ending, follow
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -90,7 +89,7 @@ def _show(arguments: Namespace, folder: RunFolder, matcher: Matcher | None) -> i
             print(why or "no lines to show", file=sys.stderr)
         return 0
     try:
-        outcome = view.follow_logs(folder, shown)
+        outcome = follow(folder, shown)
     except KeyboardInterrupt:
         named = lookup.as_arguments(folder.name)
         print(

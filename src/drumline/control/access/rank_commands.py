@@ -8,7 +8,7 @@ from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.plan import Plan
 from drumline.control.jobs import lookup
 from drumline.control.jobs.recovery import recover
-from drumline.control.logs.stream import has_ranks, labels_of
+from drumline.control.logs.printer import has_ranks, labels_of
 from drumline.engines.engine_table import engine
 
 if TYPE_CHECKING:

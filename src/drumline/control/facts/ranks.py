@@ -20,7 +20,7 @@ from drumline.control.answer_cache import KeptAnswers, stamp_files
 from drumline.control.facts.steps import may_have_steps, read_steps
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import folder_of, read_plan
-from drumline.control.logs.rank_log import list_earlier, read_end
+from drumline.control.logs.rank_log import find_path, read_end
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
@@ -253,8 +253,7 @@ def _find_paces(folder: RunFolder, shown: Attempt) -> dict[int, dict[str, float 
 
 def _read_last_line(path: str, shown: Attempt) -> str:
     """Return the end of a log that is not blank, as a person is shown it."""
-    if not shown.is_latest:
-        path = dict(list_earlier(path)).get(shown.number, "")
+    path = find_path(path, None if shown.is_latest else shown.number)
     lines = read_end(path, _TAIL_BYTES).replace(b"\r", b"\n").split(b"\n")
     last = next((line for line in reversed(lines) if line.strip()), b"")
     return terminal.clean_lines(last)[:_LONGEST_LINE]

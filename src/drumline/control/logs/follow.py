@@ -14,15 +14,16 @@ from drumline.contract import process_identity
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs.ending import wait_until_readable
 from drumline.control.jobs.recovery import recover
-from drumline.control.logs.rank_log import CHUNK, LINE_LIMIT, RankLog, read_end
+from drumline.control.logs.rank_log import CHUNK, LINE_LIMIT, Block, RankLog, list_ranks, read_end
 from drumline.engines.engine_table import is_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
     from drumline.contract.plan import Plan
+    from drumline.control.logs.log_history import History
     from drumline.linux.inotify import Inotify
 
 
@@ -38,21 +39,11 @@ _OUTCOME_POLL_S = 1.0
 """Between two looks at what became of a job whose supervisor is on another machine."""
 
 
-class Block(NamedTuple):
-    """Lines of a rank's log. ``lines``: whole ones as the rank wrote them, each with its newline."""
-
-    label: str
-    node: int
-    lines: bytes
-    time: float = 0.0
-    """When they were written, in seconds since 1970; 0: just now."""
-
-
 class Follower:
     """
     Follows the logs of a job's ranks. ``labels``: the ranks to follow, by label; None: all of them. ``raw``: every byte
     as it is; else long lines are cut, and of a progress bar the newest state is shown. ``is_alone`` False: never wait
-    for more, for whoever has other jobs to look at.
+    for more, for whoever has other jobs to look at. ``history``: what to show first, of the ranks in it; it follows.
     """
 
     def __init__(
@@ -63,13 +54,13 @@ class Follower:
         *,
         raw: bool = False,
         is_alone: bool = True,
+        history: History | None = None,
     ) -> None:
         self._folder = folder
+        self._history = history
         self._logs = [
-            RankLog(os.path.join(folder.path, task.log), task.label, node.node, raw=raw)
-            for node in plan.nodes
-            for task in node.ranks
-            if labels is None or task.label in labels
+            RankLog(os.path.join(folder.path, task.log), task.label, node, raw=raw)
+            for node, task in list_ranks(plan, history.labels if history else labels)
         ]
         if len(self._logs) > _FEW_LOGS:
             # Few jobs have so many ranks.
@@ -84,12 +75,6 @@ class Follower:
         self.outcome: Outcome | None = None
         """At the last look, of a job whose engine runs its supervisor elsewhere; None for others."""
 
-    def begin_at(self, descriptors: Mapping[str, int]) -> None:
-        """Begin where these are, by label, each ours to close from now on. To be called before ``blocks``."""
-        for log in self._logs:
-            if log.label in descriptors:
-                log.begin_at(descriptors[log.label])
-
     @property
     def has_more(self) -> bool:
         """Return whether more was there at the last None than fitted."""
@@ -97,11 +82,18 @@ class Follower:
 
     def blocks(self) -> Iterator[Block | None]:
         """
-        Yield every line from the beginning, until the job's supervisor has ended and all was read. Blocks.
+        Yield every line from the beginning, or of the history and after it, until the job's supervisor has ended and
+        all was read. Blocks.
 
         None: as much as is to be shown at once; the reader may look at something else, or flush.
         """
         try:
+            if self._history is not None:
+                descriptors = self._history.take_open()
+                for log in self._logs:
+                    if log.label in descriptors:
+                        log.begin_at(descriptors[log.label])
+                yield from self._history.blocks()
             while self._runs():
                 yield from self._round()
                 yield None

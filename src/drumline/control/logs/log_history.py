@@ -18,7 +18,7 @@ from drumline.contract import log_times
 from drumline.contract.folder import read_plain
 from drumline.contract.record import NamedTuple
 from drumline.control.logs import rank_log
-from drumline.control.logs.follow import Block
+from drumline.control.logs.rank_log import Block, list_ranks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,25 +26,13 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.plan import Plan, RankTask
     from drumline.control.logs.matching import Matcher
+    from drumline.control.logs.printer import LogChoice
 
 
 _ALL_CHUNKS = 1 << 25
 """Bytes of all logs together that are held at a time."""
 
 _SMALLEST_CHUNK = 1 << 14
-
-
-class LogChoice(NamedTuple):
-    """The lines to show. None: no limit. ``nodes`` and ``labels``: of ranks. ``since``: seconds since 1970."""
-
-    labels: frozenset[str] | None = None
-    nodes: frozenset[int] | None = None
-    attempt: int | None = None
-    tail: int | None = None
-    """For each rank, so many of the last lines, of those that match."""
-
-    since: float = 0.0
-    matcher: Matcher | None = None
 
 
 class _File:
@@ -89,11 +77,7 @@ class History:
         self._times: dict[tuple[int, int, float], Mapping[int, list[Stretch]]] = {}
         self._open: dict[str, int] = {}
         self._ranks = [
-            self._look_at(task, node.node, follows=follows)
-            for node in plan.nodes
-            for task in node.ranks
-            if (choice.labels is None or task.label in choice.labels)
-            and (choice.nodes is None or node.node in choice.nodes)
+            self._look_at(task, node, follows=follows) for node, task in list_ranks(plan, choice.labels)
         ]
 
     @property

@@ -22,10 +22,10 @@ from drumline.contract.record import NamedTuple
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.logs.line_index import LineIndex, index_of
-from drumline.control.logs.log_history import History, LogChoice
-from drumline.control.logs.printer import prefix_of, put_behind
-from drumline.control.logs.rank_log import list_earlier
-from drumline.control.logs.view import choose_ranks
+from drumline.control.logs.log_history import History
+from drumline.control.logs.printer import LogChoice, prefix_of, put_behind
+from drumline.control.logs.rank_log import find_path, list_ranks
+from drumline.control.logs.view import choose_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -268,28 +268,16 @@ def find_logs(name: str, chosen: ChosenLogs) -> JobLogs:
         return JobLogs(folder, number, [])
     plan = read_plan(folder)
     try:
-        choice = choose_ranks(plan, LogChoice(), chosen.ranks, chosen.nodes)
+        labels = choose_labels(plan, chosen.ranks, chosen.nodes)
     except UsageError as error:
         # What the command line calls a flag is a parameter here.
         raise UsageError(error.message.removeprefix("--"), error.hint.removeprefix("--node ")) from None
+    earlier = None if number == latest else number
     files = [
-        RankFile(
-            task.rank, task.label, node.node, _path_of(os.path.join(folder.path, task.log), number, latest)
-        )
-        for node in plan.nodes
-        for task in node.ranks
-        if (choice.labels is None or task.label in choice.labels)
-        and (choice.nodes is None or node.node in choice.nodes)
+        RankFile(task.rank, task.label, node, find_path(os.path.join(folder.path, task.log), earlier))
+        for node, task in list_ranks(plan, labels)
     ]
     return JobLogs(folder, number, sorted(files))
-
-
-def _path_of(path: str, attempt: int, latest: int) -> str:
-    if attempt == latest:
-        return path
-    return dict(list_earlier(path)).get(
-        attempt, os.path.join(os.path.dirname(path), f"attempt-{attempt}", "-")
-    )
 
 
 _merged: dict[tuple[object, ...], tuple[object, MergedLog]] = {}

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import stat
 import time
 from typing import TYPE_CHECKING
 
+from drumline.contract.record import NamedTuple
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from drumline.contract.plan import Plan, RankTask
 
 LINE_LIMIT = 64 * 1024
 """Bytes of a line that a person is shown; the file has all of them."""
@@ -30,6 +35,16 @@ _SETTLED_S = 2.0
 """After its last change a folder's time tells of the next one, however coarse times of the file system are."""
 
 _MOST_FOLDERS = 64
+
+
+class Block(NamedTuple):
+    """Lines of a rank's log. ``lines``: whole ones as the rank wrote them, each with its newline."""
+
+    label: str
+    node: int
+    lines: bytes
+    time: float = 0.0
+    """When they were written, in seconds since 1970; 0: just now."""
 
 
 class RankLog:
@@ -229,14 +244,25 @@ class RankLog:
         return places[ours + 1] if ours + 1 < len(places) else None
 
 
+def list_ranks(plan: Plan, labels: frozenset[str] | None = None) -> list[tuple[int, RankTask]]:
+    """Return the ranks with these labels, each with its node; None: all of them."""
+    return [
+        (node.node, task)
+        for node in plan.nodes
+        for task in node.ranks
+        if labels is None or task.label in labels
+    ]
+
+
+def find_path(path: str, attempt: int | None) -> str:
+    """Return where the log of that path is in an earlier attempt; None: in the present one."""
+    folder, name = os.path.split(path)
+    return path if attempt is None else os.path.join(folder, f"attempt-{attempt}", name)
+
+
 def list_earlier(path: str) -> list[tuple[int, str]]:
     """Return the attempts before the present one, and the path that the log of that name would have in each."""
-    folder, name = os.path.split(path)
-    return [(number, os.path.join(folder, f"attempt-{number}", name)) for number in _list_attempts(folder)]
-
-
-_read_folders: dict[str, tuple[tuple[int, ...], list[int]]] = {}
-"""By path: what tells whether a folder has changed, and the attempts in it."""
+    return [(number, find_path(path, number)) for number in _list_attempts(os.path.dirname(path))]
 
 
 def _list_attempts(folder: str) -> list[int]:
@@ -245,23 +271,19 @@ def _list_attempts(folder: str) -> list[int]:
     once, unless it has just changed, because a change that follows at once need not show.
     """
     try:
-        found = os.stat(folder)
+        state = os.stat(folder)
     except OSError:
-        found = None
-    state = (found.st_dev, found.st_ino, found.st_mtime_ns) if found else ()
-    known = _read_folders.get(folder)
-    if known is not None and known[0] == state:
-        return known[1]
-    numbers = sorted(
-        int(entry.removeprefix("attempt-"))
-        for entry in _entries(folder)
-        if entry.startswith("attempt-") and entry.removeprefix("attempt-").isdecimal()
-    )
-    if found and time.time() - found.st_mtime > _SETTLED_S:
-        if len(_read_folders) >= _MOST_FOLDERS:
-            _read_folders.clear()
-        _read_folders[folder] = (state, numbers)
-    return numbers
+        return []
+    is_settled = time.time() - state.st_mtime > _SETTLED_S
+    read = _read_attempts if is_settled else _read_attempts.__wrapped__
+    return read(folder, state.st_dev, state.st_ino, state.st_mtime_ns)
+
+
+@functools.lru_cache(_MOST_FOLDERS)
+def _read_attempts(folder: str, *_state: int) -> list[int]:
+    """Read which attempts a folder has. ``_state``: what tells whether it has changed."""
+    numbers = (entry.removeprefix("attempt-") for entry in _entries(folder) if entry.startswith("attempt-"))
+    return sorted(int(number) for number in numbers if number.isdecimal())
 
 
 def shorten_lines(lines: bytes) -> bytes:

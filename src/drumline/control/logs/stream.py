@@ -14,13 +14,14 @@ from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
-from drumline.contract.words import format_seconds, format_size, name_several, parse_ranges
+from drumline.contract.words import format_seconds, format_size
 from drumline.control import terminal
 from drumline.control.jobs.job_outcome import explain_pruned
 from drumline.control.jobs.lookup import as_arguments, may_have_studio
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs.follow import Follower, last_lines
-from drumline.control.logs.printer import Printer, prefix_of
+from drumline.control.logs.printer import LogView, has_ranks, labels_of
+from drumline.control.logs.rank_log import read_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,125 +29,56 @@ if TYPE_CHECKING:
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
-    from drumline.control.logs.follow import Block
     from drumline.control.progress_bar import ProgressBar
 
 
 _LAST_LINES = 10
-_SCREEN = 24
-"""Lines: what was printed before as many others is in sight."""
-
 _LONGEST = 500
 _NOTICE_POLL_S = 0.3
 
 
-class StreamOptions:
+def follow(folder: RunFolder, view: LogView, ranks: str = "") -> Outcome:
     """
-    The way in which lines are shown. ``ranks``: ``0,3-5`` or labels such as ``ps0``; empty: all.
-    ``prefix`` None: where there is more than one rank.
-    ``notices``: whether standard error says why the job waits or hangs; not where the reader sees its status.
-    ``progress``: returns a line about how far the job is, for a terminal; empty: that is not known.
-    """
-
-    def __init__(
-        self,
-        ranks: str = "",
-        prefix: bool | None = None,
-        *,
-        notices: bool = True,
-        progress: Callable[[RunFolder], str] | None = None,
-    ) -> None:
-        self.notices = notices
-        self.progress = progress
-        self.ranks = ranks
-        self.prefix = prefix
-        self._count = 0
-        self._last: dict[str, int] = {}
-
-    def note(self, label: str, lines: bytes) -> None:
-        """Note which lines of that rank were shown."""
-        self._count += lines.count(b"\n")
-        self._last[label] = self._count
-
-    def has_in_sight(self, label: str) -> bool:
-        """Return whether the last lines of that rank are still on the screen."""
-        return label in self._last and self._count - self._last[label] < _SCREEN
-
-
-def labels_of(ranks: str, plan: Plan, option: str = "--ranks") -> frozenset[str] | None:
-    """Return the labels that ``0,3-5`` or ``ps0`` names; None for all. Raises UsageError for one that the job lacks."""
-    if not ranks:
-        return None
-    known = {task.label for task in plan.ranks}
-    chosen = set(parse_ranges(ranks))
-    missing = sorted(chosen - known)
-    if missing:
-        raise UsageError(
-            f"{option}: there is no rank {missing[0]!r}",
-            f"this job has {name_several('rank', [task.label for task in plan.ranks])}",
-        )
-    return frozenset(chosen)
-
-
-def follow(folder: RunFolder, out: TextIO, show: StreamOptions) -> Outcome:
-    """
-    Write every line until the job has ended. Blocks. Raises UsageError as ``labels_of``; BrokenPipeError.
+    Write the lines of a view, and every one that follows, until the job has ended. Blocks. ``ranks``: as of
+    ``labels_of``, of a view without a choice. Raises UsageError as that does; BrokenPipeError.
 
     On a terminal, control sequences are left out; elsewhere the bytes are as the ranks wrote them.
     """
     if not has_ranks(folder):
-        from drumline.control.logs.log_history import LogChoice
-        from drumline.control.logs.stream_steps import LogView, show_steps
+        from drumline.control.logs.view import show_steps
 
-        if show.ranks:
+        if ranks:
             raise UsageError(
                 "--ranks: this job has no ranks, its steps have", "drumline job stream -n JOB_OF_A_STEP"
             )
-        return show_steps(folder, LogView(out, LogChoice()))
+        return show_steps(folder, view)
     plan = Plan.read(folder.plan)
-    labels = labels_of(show.ranks, plan)
-    many = len(plan.ranks) > 1 if show.prefix is None else show.prefix
-    printer = Printer(out)
-    notices = Notices(folder, is_quiet=not show.notices, progress=show.progress)
-    follower = Follower(folder, plan, labels, raw=printer.is_raw)
+    labels, history, told = labels_of(ranks, plan), None, 0
+    if view.choice is not None:
+        from drumline.control.logs.log_history import History
 
-    def write(block: Block) -> None:
-        printer.write(prefix_of(block) if many else "", block.lines)
-        show.note(block.label, block.lines)
-
-    return show_growth(folder, follower, notices, write, printer.flush)
-
-
-def show_growth(
-    folder: RunFolder,
-    follower: Follower,
-    notices: Notices,
-    write: Callable[[Block], None],
-    flush: Callable[[], None],
-) -> Outcome:
-    """Write what the follower finds, and the notices, until the job has ended. Blocks. Raises BrokenPipeError."""
+        told = len(recover(folder).attempts)
+        history = History(folder, plan, view.choice, told, raw=view.is_raw, follows=True)
+    follower = Follower(folder, plan, labels, raw=view.is_raw, history=history)
+    notices = Notices(folder, told, is_quiet=not view.notices, progress=view.progress)
     for block in follower.blocks():
         if block is None:
-            flush()
+            view.flush()
             notices.look(follower.outcome)
             continue
         notices.give_way()
-        write(block)
-    flush()
+        view.write(view.choose_prefix(block, many=len(plan.ranks) > 1), block.lines, block.time)
+        view.note(block.label, block.lines)
+    view.flush()
     outcome = recover(folder)
     notices.end(outcome)
     return outcome
 
 
-def has_ranks(folder: RunFolder) -> bool:
-    """Return whether the job has ranks; a pipeline or a sweep has jobs."""
-    return not os.path.exists(folder.graph)
-
-
 class Notices:
     """
     Says on standard error why a job waits, and that it hangs, each time that this changes. ``told``: how many attempts
-    that failed need not be told of any more. ``progress``: as of StreamOptions.
+    that failed need not be told of any more. ``progress``: as of LogView.
     """
 
     def __init__(
@@ -246,7 +178,7 @@ def header(folder: RunFolder) -> str:
     return f"{_identity(folder)}\n{title}\n{'=' * len(title)}\n\n"
 
 
-def summary(folder: RunFolder, outcome: Outcome, shown: StreamOptions | None = None) -> str:
+def summary(folder: RunFolder, outcome: Outcome, shown: LogView | None = None) -> str:
     """Return the last lines of a stream: status, one sentence, and the end of a failed rank's log."""
     return f"\nExecution Summary\n=================\n{_identity(folder)}{ending(folder, outcome, shown)}"
 
@@ -260,11 +192,11 @@ def _identity(folder: RunFolder) -> str:
     return f"RunId: {folder.name}\nWeb View: {page or f'file://{folder.path}'}\n"
 
 
-def ending(folder: RunFolder, outcome: Outcome, shown: StreamOptions | None = None) -> str:
+def ending(folder: RunFolder, outcome: Outcome, shown: LogView | None = None) -> str:
     """
     Return ``job x failed after 2.3 s: rank 3 ...``, the end of that rank's log, and the next command to try.
 
-    ``shown``: the options of a stream that the reader has just read, which is not repeated; None: nothing.
+    ``shown``: the view that the reader has just read, which is not repeated; None: nothing.
     """
     took = ""
     if outcome.started and outcome.ended:
@@ -414,7 +346,6 @@ def read_last_line(path: str) -> str:
 
     Lines of our own begin with ``#``, and each command with ``$``: what comes before one is of another step.
     """
-    from drumline.control.logs.rank_log import read_end
     from drumline.staging.environments.tool import hide_secrets
 
     for line in reversed(re.split(r"[\r\n]", terminal.decode(read_end(path, _TAIL_BYTES)))):

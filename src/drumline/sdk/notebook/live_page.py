@@ -11,7 +11,7 @@ from drumline.contract.outcome import fold
 from drumline.contract.words import format_size
 from drumline.control.facts.job import JobFacts
 from drumline.control.facts.metrics import MetricsReader
-from drumline.control.logs import stream
+from drumline.control.logs import printer, stream
 from drumline.sdk.notebook.notebook_page import render_job
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def follow(folder: RunFolder) -> Outcome:
     """Show the job until it has ended. Blocks."""
     page = LivePage(folder)
     try:
-        return stream.follow(folder, cast("TextIO", page), stream.StreamOptions(notices=False))
+        return stream.follow(folder, printer.LogView(cast("TextIO", page), notices=False))
     finally:
         page.draw()
 

@@ -71,32 +71,3 @@ def test_what_is_written_to_outputs_and_logs_stays_in_the_run_folder(create, dru
     create("echo o > outputs/o; echo l > logs/l")
     folder = drumline_home / "jobs" / "job"
     assert ((folder / "outputs" / "o").read_text(), (folder / "logs" / "l").read_text()) == ("o\n", "l\n")
-
-
-@pytest.mark.parametrize(
-    ("output", "path"),
-    [
-        ("model", "azureml://jobs/first/outputs/model"),
-        ("model", "azureml://jobs/first/outputs/model/paths/"),
-        ("default", "azureml://jobs/first/outputs/default/paths/"),
-    ],
-)
-def test_the_output_of_a_job_is_an_input_by_its_address(create, output, path):
-    where = '"${{outputs.model}}"' if output == "model" else "outputs"
-    create(f"echo made > {where}/x", name="first", outputs={"model": {}})
-    assert "\nmade\n" in create('cat "${{inputs.m}}/x"', inputs={"m": {"path": path}})
-
-
-def test_a_file_inside_an_output_is_an_input_by_its_address(create):
-    create('mkdir "${{outputs.m}}/sub"; echo made > "${{outputs.m}}/sub/x"', name="first", outputs={"m": {}})
-    given = {"m": {"type": "uri_file", "path": "azureml://jobs/first/outputs/m/paths/sub/x"}}
-    assert "\nmade\n" in create('cat "${{inputs.m}}"', inputs=given)
-
-
-def test_a_path_out_of_a_jobs_outputs_is_refused(cli, create, tmp_path):
-    create("true", name="first", outputs={"m": {}})
-    path = "azureml://jobs/first/outputs/m/paths/../../../../secret"
-    job = write_job(tmp_path, "true", inputs={"m": {"path": path}})
-    refused = cli("job", "create", "-f", job)
-    assert refused.rc == 2
-    assert "leads out of the output 'm' of job first" in refused.err

@@ -66,12 +66,6 @@ def test_run_returns_the_code_of_the_rank_that_failed_first(cli):
     )
 
 
-def test_run_returns_124_when_the_time_is_over(cli):
-    result = cli("run", "--timeout", "1", "--", *python(WAIT_FOR_SIGNAL))
-    assert result.rc == 124
-    assert "time limit of 1 s" in result.err
-
-
 def test_run_detached_prints_the_name_and_returns_at_once(cli):
     result = cli("run", "--detach", "--", *python(WAIT_FOR_SIGNAL))
     assert result.rc == 0
@@ -155,15 +149,6 @@ def test_an_interrupt_of_stream_leaves_the_job_running(cli, tmp_path):
         stream.interrupt()
         assert stream.end() == 130
         assert "job job is still running" in stream.err
-    assert description.show_job("job")["status"] == "Running"
-    assert cli("job", "cancel", "job", "--at-once").rc == 0
-
-
-def test_a_job_outlives_the_command_that_streams_it(cli, tmp_path):
-    job = write_job(tmp_path, f'exec python -c "{WAIT_FOR_SIGNAL}"', **one_rank())
-    with background("job", "create", "-f", job, "-n", "job", "--stream", cwd=tmp_path) as create:
-        create.wait_for_output("ready")
-        create.process.kill()
     assert description.show_job("job")["status"] == "Running"
     assert cli("job", "cancel", "job", "--at-once").rc == 0
 

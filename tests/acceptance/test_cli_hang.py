@@ -198,16 +198,6 @@ def test_stacks_on_request(cli, script):
     assert (refused.rc, refused.err) == (2, "error: job job is Canceled: it has no ranks that run\n")
 
 
-def test_a_time_limit_that_ends_a_job_that_hangs_says_so(cli, script):
-    fields = {"drumline": {"hang_after": 2, "grace": 1}, "limits": {"timeout": 12}}
-    done = cli("job", "create", "-f", script(SILENT, **fields), "--stream")
-    assert done.rc == 1
-    assert re.search(
-        r"it ran into its time limit of 12 s; it hung: no rank .* ranks 0-3 are in wait \(train\.py:10\)",
-        done.out,
-    )
-
-
 def test_a_job_whose_ranks_make_slow_steps_goes_on(cli, script):
     path = script(SLOW_STEPS, drumline={"hang_after": 4, "hang_action": "end", "grace": 1})
     done = cli("job", "create", "-f", path, "--stream")

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 import signal
 import stat
 
@@ -57,13 +56,6 @@ def test_create_with_stream_and_query_keeps_the_logs_off_stdout(cli, tmp_path):
     streamed = cli("job", "create", "-f", job, "--stream", "--query", "status", "-o", "tsv")
     assert streamed.out == "Completed\n"
     assert "hello" in streamed.err
-
-
-def test_create_with_stream_of_a_failing_job_returns_1(cli, tmp_path):
-    job = write_job(tmp_path, "exit 7", **one_rank())
-    streamed = cli("job", "create", "-f", job, "--stream")
-    assert streamed.rc == 1
-    assert re.search(r"rank 0 on node 0 failed [\d.]+ s in: exit code 7", streamed.out)
 
 
 def test_save_as_writes_a_job_file_that_can_be_submitted_again(cli, tmp_path):

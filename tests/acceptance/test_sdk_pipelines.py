@@ -7,12 +7,12 @@ import sys
 
 import pytest
 from cli_jobs import job_names
-from pipelines import counts, log_of, runs, steps_of, wait_for_end, wait_for_step, waits_for
+from pipelines import log_of
 
 from drumline import Input, MLClient, Output, command, load_component
 from drumline.dsl import pipeline
 from drumline.entities import PipelineJob
-from drumline.exceptions import JobException, MlException, ValidationException
+from drumline.exceptions import MlException, ValidationException
 
 SCRIPT = """
 from drumline import Input, MLClient, load_component
@@ -133,37 +133,6 @@ def test_a_node_alone_is_a_job(client, tmp_path):
     assert log_of("alone") == "of the library4\n"
 
 
-def test_a_failed_step_raises_with_the_cause(client, capfd):
-    @pipeline
-    def whole():
-        good = one()
-        bad = one("echo last words; exit 3")
-
-    job = whole()
-    job.name = "p"
-    client.jobs.create_or_update(job)
-    with pytest.raises(JobException, match=r"job p failed: step bad failed \(job p-bad\): .* exit code 3"):
-        client.jobs.stream("p")
-    assert "[bad] last words" in capfd.readouterr().out
-
-
-def test_begin_cancel_waits_for_the_end(client, tmp_path):
-    @pipeline
-    def whole():
-        waiting = one("sleep 60")
-        after = one(inputs={"x": waiting.outputs.o})
-
-    job = whole()
-    job.name = "p"
-    client.jobs.create_or_update(job)
-    wait_for_step("waiting")
-    client.jobs.begin_cancel("p").result()
-    assert (client.jobs.get("p").status, steps_of("p")) == (
-        "Canceled",
-        {"waiting": "Canceled", "after": "Skipped"},
-    )
-
-
 def test_a_mistake_raises_and_makes_nothing(client, drumline_home):
     @pipeline
     def whole(n):
@@ -181,33 +150,3 @@ def test_a_mistake_raises_and_makes_nothing(client, drumline_home):
     with pytest.raises(MlException, match=r"jobs\.a\.inputs\.y: there is no"):
         client.jobs.create_or_update(other(1))
     assert job_names(drumline_home) == []
-
-
-def test_what_changed_in_a_loop_runs_alone(client, tmp_path):
-    @pipeline
-    def whole(factor: int = 1):
-        for number in range(4):
-            text = counts(tmp_path / str(number), "echo ${{inputs.n}} ${{inputs.f}}")
-            node = one(text, inputs={"n": number, "f": factor if number == 3 else 0})
-            node.name = f"step_{number}"
-
-    for name, factor in (("p", 1), ("q", 1), ("r", 2)):
-        job = whole(factor)
-        job.name = name
-        client.jobs.create_or_update(job)
-        assert wait_for_end(name)["status"] == "Completed"
-    assert [runs(tmp_path / str(number)) for number in range(4)] == [1, 1, 1, 2]
-
-
-def test_a_pipeline_that_is_there_is_edited(client, tmp_path):
-    @pipeline
-    def whole():
-        a = one(waits_for(tmp_path / "go"))
-
-    job = whole()
-    job.name = "p"
-    client.jobs.create_or_update(job)
-    job.display_name = "renamed"
-    assert client.jobs.create_or_update(job).display_name == "renamed"
-    (tmp_path / "go").touch()
-    assert wait_for_end("p")["display_name"] == "renamed"

@@ -163,10 +163,12 @@ def test_workspaces_as_scripts_use_them(vision, tmp_path):
 # one job after the other
 
 
-@pytest.mark.parametrize("output", [{}, {"path": "azureml://datastores/workspaceblobstore/paths/sets"}])
-def test_the_output_of_a_returned_job_feeds_the_next(vision, output):
+@pytest.mark.parametrize("path", [None, "mine", "azureml://datastores/workspaceblobstore/paths/sets"])
+def test_the_output_of_a_returned_job_feeds_the_next(vision, tmp_path, monkeypatch, path):
     program = 'echo made > "${{outputs.set}}/x"'
-    first = finished(vision, one("first", program, outputs={"set": Output(type="uri_folder", **output)}))
+    monkeypatch.chdir(tmp_path)
+    first = finished(vision, one("first", program, outputs={"set": Output(type="uri_folder", path=path)}))
+    monkeypatch.chdir("/")
     given = {"set": Input(type="uri_folder", path=first.outputs.set.path)}
     assert (
         finished(vision, one("second", 'grep made "${{inputs.set}}/x"', inputs=given)).status == "Completed"

@@ -164,6 +164,7 @@ def test_a_text_that_looks_like_a_reference_is_a_text(data):
 def test_the_output_of_a_job_is_where_that_job_wrote_it(tmp_path):
     ran("first", outputs={"o": str(tmp_path / "elsewhere")})
     assert input_of("azureml://jobs/first/outputs/o")[0] == str(tmp_path / "elsewhere")
+    assert input_of("azureml://jobs/first/outputs/o/paths/")[0] == str(tmp_path / "elsewhere")
     assert input_of("azureml://jobs/first/outputs/o/paths/a/b/")[0] == str(tmp_path / "elsewhere/a/b")
     assert input_of("azureml://jobs/first/outputs/default")[0] == RunFolder.for_job("first").outputs
 

@@ -82,11 +82,35 @@ if TYPE_CHECKING:
         inner_rank: int
         """The number that a launcher inside the rank gave to the process that failed."""
 
-    class RecordedEvidence(TypedDict, total=False):
-        """
-        The ``evidence`` of the event ``RankExited``, each only when it is known, and all but the first two only of a
-        rank that failed. Times are seconds since 1970. The rest is as of ``ExitEvidence``.
-        """
+    class FailureFacts(TypedDict, total=False):
+        """What else the agent knows of a rank that failed."""
+
+        said: str
+        """The line of the log's end that says most."""
+
+        gave_up: str
+        """What the program's language or a library of it reported of the end, in words that are known."""
+
+        crash: CodePlace
+        """Where it crashed or gave up."""
+
+        peak_bytes: int
+        memory_ran_out: bool
+        shared_memory: str
+        """The state of ``/dev/shm``, where a failure may come of that."""
+
+        port_holder: str
+        """Which process has the port that the rank could not have."""
+
+        full_disk: str
+        warm_process: int
+        """The warm interpreter that had forked the rank, where both were killed together."""
+
+        sent_by: str
+        """Which Python of the node's ranks has sent the signal that ended the rank."""
+
+    class RecordedEvidence(FailureFacts, total=False):
+        """The ``evidence`` of the event ``RankExited``, each only when it is known. Times are seconds since 1970."""
 
         left: float
         """When the program ended in order."""
@@ -95,16 +119,6 @@ if TYPE_CHECKING:
         """When the rank was told to end; None of one that failed before."""
 
         failure: RecordedFailure
-        said: str
-        crash: CodePlace
-        gave_up: str
-        peak_bytes: int
-        memory_ran_out: bool
-        shared_memory: str
-        port_holder: str
-        full_disk: str
-        sent_by: str
-        warm_process: int
         lost_peer: str
         """What the exit code says of a peer, where an MPI's launcher started the rank."""
 
@@ -130,26 +144,5 @@ class ExitEvidence(NamedTuple):
     told_at: Optional[float] = None
     """When the ranks of the node were told to end."""
 
-    said: str = ""
-    """The line of the log's end that says most."""
-
-    gave_up: str = ""
-    """What the program's language or a library of it reported of the end, in words that are known."""
-
-    crash: Optional[CodePlace] = None
-    """Where it crashed or gave up."""
-
-    peak_bytes: int = 0
-    memory_ran_out: bool = False
-    shared_memory: str = ""
-    """The state of ``/dev/shm``, where a failure may come of that."""
-
-    port_holder: str = ""
-    """Which process has the port that the rank could not have."""
-
-    full_disk: str = ""
-    warm_process: int = 0
-    """The warm interpreter that had forked the rank, where both were killed together."""
-
-    sent_by: str = ""
-    """Which Python of the node's ranks has sent the signal that ended the rank."""
+    facts: Optional[FailureFacts] = None
+    """Of a rank that failed, as its event has them."""

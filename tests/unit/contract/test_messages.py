@@ -48,7 +48,7 @@ def test_the_records_in_a_message_are_records_again():
     "message",
     [
         m.Hello("secret", 0, "1", "/lib/drumline", 7, "10.0.0.1", "cgroup"),
-        m.RankEnded(3, None, 9, "", 1.5, ExitEvidence(FAILURE, [], said="bye", told_at=None, reported=[])),
+        m.RankEnded(3, None, 9, "", 1.5, ExitEvidence(FAILURE, [], reported=[], facts={"said": "bye"})),
         m.RankEnded(3, 127, None, "no such program", 1.5, None),
         m.ProgressPolled(1, [m.RankProgress(0, 10, 0.5, 20, 0.1, 2, [STACK], m.Activity(3))], 0.0, 0),
         m.RanksInspected([m.RankInspection(0, [], None)]),

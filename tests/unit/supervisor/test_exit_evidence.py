@@ -60,12 +60,8 @@ def test_what_was_raised_because_a_peer_was_gone_counts_as_cut_off():
     found = exit_evidence.unchain(failure("TrainError: step 3 failed", CLOSED))
     assert found["type"] == "TrainError"
     assert lost_peer.find_in_exception(found) == "Connection closed by peer"
-    assert (
-        lost_peer.find_in_exception(
-            exit_evidence.unchain(failure("TrainError: step 3 failed", "KeyError: 'x'"))
-        )
-        == ""
-    )
+    other = exit_evidence.unchain(failure("TrainError: step 3 failed", "KeyError: 'x'"))
+    assert lost_peer.find_in_exception(other) == ""
 
 
 def exits(rank, said, *chain, time, told=None):

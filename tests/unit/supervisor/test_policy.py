@@ -62,14 +62,18 @@ def test_a_node_that_is_not_reached_because_its_agent_is_gone_is_the_reason(lost
     job.begin()
     for happening in (h.Joined(0), h.Joined(1), h.Prepared(0), h.Prepared(1), h.Reached(1, "refused")):
         job.handle(happening)
-    if lost:
-        job.handle(h.Lost(0, "was killed by SIGKILL"))
-        end = emptied(job, 1)
-    else:
+    if not lost:
         job.handle(h.Emptied(0, ()))
-        job.handle(h.Lost(0, "closed its connection"))
-        end = emptied(job, 1)
-    assert end.reason == named
+    job.handle(h.Lost(0, "was killed by SIGKILL"))
+    assert emptied(job, 1).reason == named
+
+
+def test_a_second_node_that_does_not_reach_the_first_changes_nothing():
+    job = policy({0: h.Member(0, "0")}, nodes=3)
+    for happening in (*map(h.Joined, range(3)), *map(h.Prepared, range(3)), h.Reached(1, "refused")):
+        job.handle(happening)
+    assert job.handle(h.Reached(2, "refused")) == []
+    assert emptied(job, 0, 1, 2).reason == "node 1 cannot reach node 0: refused"
 
 
 def test_ranks_start_once_every_node_has_joined_and_reached_the_first():
@@ -409,7 +413,7 @@ def test_the_time_limit_says_what_it_ended_unless_that_had_gone_on():
         job = running(timeout_s=5.0)
         job.handle(h.Hung("ranks 0-3 wait", ends=False))
         if went_on:
-            job.handle(h.WentOn())
+            job.handle(h.Hung(""))
         (stop, _) = job.handle(h.Elapsed("limit"))
         assert stop.reason == "it ran into its time limit of 5 s" + said_more
 

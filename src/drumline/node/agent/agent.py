@@ -8,7 +8,6 @@ them. A SIGTERM says that the node is taken away; at a second one the agent does
 
 from __future__ import annotations
 
-import functools
 import os
 import select
 import signal
@@ -218,14 +217,10 @@ class Agent:
             self._launch(message)
         elif isinstance(message, m.ReadClock):
             self._session.tell(m.ClockRead(time.monotonic()))
-        elif isinstance(message, m.PollProgress):
+        elif isinstance(message, (m.PollProgress, m.InspectRanks, m.ListConnections)):
             # Ranks have left some to this process, such as daemons.
-            own = functools.partial(descendants.list_own_children, self._warm.fork_server)
-            self._observer.poll_progress(message, self._ranks.by_pid, own)
-        elif isinstance(message, m.InspectRanks):
-            self._observer.inspect_ranks(self._ranks.by_pid)
-        elif isinstance(message, m.ListConnections):
-            self._observer.list_connections(self._ranks.by_pid)
+            children = descendants.list_own_children(self._warm.fork_server)
+            self._observer.answer(message, self._ranks.by_pid, children)
         elif isinstance(message, (m.RunCommand, m.EndCommand, m.AnswerCaller)):
             if self._launching:
                 self._launching.obey(message)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from drumline.contract import messages as m
 from drumline.linux import ports
 from drumline.node.agent.first_output import FirstOutputWatcher
 from drumline.node.diagnostics import exhaustion, failures, last_words
@@ -19,11 +18,12 @@ if TYPE_CHECKING:
     import select
     from collections.abc import Callable, Mapping, Sequence
 
+    from drumline.contract import messages as m
     from drumline.contract.evidence import ExitEvidence
     from drumline.linux import descendants
     from drumline.linux.inotify import Inotify
     from drumline.node.agent.environment import JobEnvironment
-    from drumline.node.diagnostics.activity import ActivityReader
+    from drumline.node.agent.inspection import Inspector
     from drumline.node.metrics.step_windows import StepWindows
 
 
@@ -53,7 +53,7 @@ class Observer:
         self._log_times: LogTimes | None = None
         self._log_times_due = float("inf")
         self._steps: StepWindows | None = None
-        self._activity: ActivityReader | None = None
+        self._inspector: Inspector | None = None
 
     def begin_sampling(self) -> None:
         """Sample what the ranks use from now on, if the job wants that."""
@@ -124,34 +124,23 @@ class Observer:
             self._sampler.finish()
             self._sampler = None
 
-    def poll_progress(
-        self, message: m.PollProgress, ranks: Mapping[int, int], children: Callable[[], list[int]]
+    def answer(
+        self,
+        question: m.PollProgress | m.InspectRanks | m.ListConnections,
+        ranks: Mapping[int, int],
+        children: Sequence[int],
     ) -> None:
         """
-        Tell how far ranks have come. ``ranks``: by process id; ``children``: lists all processes right below the agent.
+        Tell how far ranks have come, what they are doing, or which connections they have. ``ranks``: by process id;
+        ``children``: all processes right below the agent.
         """
-        # Stacks take a while to load, and a launch has no need of them.
-        from drumline.node.agent import inspection
-        from drumline.node.diagnostics.activity import ActivityReader
+        # This takes a while to load, and a launch has no need of it.
+        from drumline.node.agent.inspection import Inspector
 
-        self._activity = self._activity or ActivityReader()
-        wants_stacks = message.wants_stacks
-        progress = inspection.progress_of(self._environment, ranks, self._activity, wants_stacks=wants_stacks)
+        self._inspector = self._inspector or Inspector(self._environment)
         sampler = self._sampler.helper_pid if self._sampler else 0
-        others = [pid for pid in children() if pid not in ranks and pid != sampler]
-        self._tell(m.ProgressPolled(message.id, progress, *inspection.use_of(others)))
-
-    def inspect_ranks(self, ranks: Mapping[int, int]) -> None:
-        """Tell what the ranks, given by process id, are doing."""
-        from drumline.node.agent import inspection
-
-        self._tell(m.RanksInspected(inspection.inspect(self._environment, ranks)))
-
-    def list_connections(self, ranks: Mapping[int, int]) -> None:
-        """Tell which connections the ranks, given by process id, have."""
-        from drumline.node.agent import inspection
-
-        self._tell(m.ConnectionsListed(inspection.list_connections(self._environment, ranks)))
+        others = [pid for pid in children if pid not in ranks and pid != sampler]
+        self._tell(self._inspector.answer(question, ranks, others))
 
     def describe(self, pids: Sequence[int]) -> list[m.ProcessState]:
         """Return what the kernel says of those processes."""
@@ -205,18 +194,21 @@ def collect_evidence(
     pids = [ended.pid, lost, *(one["pid"] for one in reported), *failures.find_killed_workers(told)]
     is_crash = bool(ended_by & _CRASHES)
     report = last_words.find_report(log, cwd) if code > 0 or is_crash else last_words.EndReport("", None)
-    notes = {f"rank {one.rank}": environment.notes_of(one.rank) for one in environment.launch.ranks}
-    sender = failures.find_sender(notes, ended.pid, -code, since, time.monotonic(), cwd) if code < 0 else ""
-    return evidence._replace(
-        sent_by=sender,
-        reported=reported,
-        said=said,
-        gave_up=report.said,
-        crash=(failures.parse_crash(log, cwd) if is_crash else None) or report.place,
-        peak_bytes=ended.peak_bytes,
-        memory_ran_out=memory.ran_out(pids, ended.peak_bytes),
-        shared_memory=failures.describe_shared_memory() if has_bus_error else "",
-        port_holder=failures.make_printable(holder, 200),
-        full_disk=exhaustion.describe_full_disk(failures.list_failures(evidence), cwd),
-        warm_process=lost,
-    )
+    notes = {f"rank {task.rank}": environment.notes_of(task.rank) for task in environment.launch.ranks}
+    now = time.monotonic()
+    where_known = {
+        "gave_up": report.said,
+        "crash": (failures.parse_crash(log, cwd) if is_crash else None) or report.place,
+        "shared_memory": failures.describe_shared_memory() if has_bus_error else "",
+        "sent_by": failures.find_sender(notes, ended.pid, -code, since, now, cwd) if code < 0 else "",
+    }
+    facts: Any = {
+        "said": said,
+        "peak_bytes": ended.peak_bytes,
+        "memory_ran_out": memory.ran_out(pids, ended.peak_bytes),
+        "port_holder": failures.make_printable(holder, 200),
+        "full_disk": exhaustion.describe_full_disk(failures.list_failures(evidence), cwd),
+        "warm_process": lost,
+        **{name: fact for name, fact in where_known.items() if fact},
+    }
+    return evidence._replace(reported=reported, facts=facts)

@@ -163,6 +163,8 @@ class RankStart:
         own = self._node_facts[node.node]
         sample_file = m.SampleFile(samples.path_of(self._folder.path, node.node), self._attempt)
         facts = ChainMap(own, self._facts)
+        pool = self._nodes.agents.warm_pool
+        warm = "off" if pool is None and self._plan.warm == "auto" else self._plan.warm
         ranks = [
             m.RankLaunch(
                 task.rank,
@@ -187,7 +189,7 @@ class RankStart:
             samples=None if self._is_off(samples.SWITCH) else sample_file,
             log_times=self._folder.log_times_path(self._attempt, node.node),
             steps="" if self._is_off(STEPS) else self._folder.steps_path(self._attempt, node.node),
-            warm=self._make_warm_settings(),
+            warm=m.WarmSettings(warm, pool or ""),
             secrets=list(self._secrets),
             env=variables.of_node(node, own),
         )
@@ -205,11 +207,6 @@ class RankStart:
     def _is_off(self, switch: str) -> bool:
         """Return whether a variable of the job, or else of this process, is 0."""
         return (self._plan.user_env.get(switch) or os.environ.get(switch)) == "0"
-
-    def _make_warm_settings(self) -> m.WarmSettings:
-        pool = self._nodes.agents.warm_pool
-        mode = "off" if pool is None and self._plan.warm == "auto" else self._plan.warm
-        return m.WarmSettings(mode, pool or "")
 
     def _make_launcher_task(self) -> m.LauncherTask | None:
         launcher = self._plan.launcher

@@ -206,7 +206,7 @@ class Loop:
 
     # Instructions of the policy.
 
-    def _do(self, instruction: h.Instruction) -> None:  # noqa: C901 - a case an instruction
+    def _do(self, instruction: h.Instruction) -> None:  # noqa: C901, PLR0912 - a case an instruction
         match instruction:
             case h.Prepare():
                 patience_s = self._start.prepare_nodes(self._record, self._handle)
@@ -221,13 +221,20 @@ class Loop:
                 self._record(e.JobRunning(wall_time()))
                 self._poll.begin()
             case h.Terminate():
-                self._terminate(instruction)
+                self._leave_ranks_alone()
+                told = self._nodes.preemption.has_signaled_ranks()
+                self._agents.send_all(instruction.nodes, m.TerminateRanks(instruction.grace_s, told))
+                self._record(e.JobStopping(wall_time(), instruction.reason))
             case h.Seek():
                 self._agents.send_all(instruction.nodes, m.InspectRanks())
             case h.Kill():
                 self._agents.send_all(instruction.nodes, m.KillRanks())
             case h.Empty():
-                self._empty(instruction)
+                self._leave_ranks_alone()
+                self._record(e.JobFinalizing(wall_time()))
+                for node in instruction.nodes:
+                    if not self._agents.send(node, m.EmptyNode(instruction.grace_s)):
+                        self._nodes.agents.end(node)
             case h.SetTimer():
                 self._timers.set(instruction.timer, instruction.seconds)
             case h.Finish():
@@ -237,20 +244,9 @@ class Loop:
             case _:
                 assert_never(instruction)
 
-    def _terminate(self, instruction: h.Terminate) -> None:
+    def _leave_ranks_alone(self) -> None:
         self._poll.end()
         self._start.running = None
-        told = self._nodes.preemption.has_signaled_ranks()
-        self._agents.send_all(instruction.nodes, m.TerminateRanks(instruction.grace_s, told))
-        self._record(e.JobStopping(wall_time(), instruction.reason))
-
-    def _empty(self, instruction: h.Empty) -> None:
-        self._poll.end()
-        self._start.running = None
-        self._record(e.JobFinalizing(wall_time()))
-        for node in instruction.nodes:
-            if not self._agents.send(node, m.EmptyNode(instruction.grace_s)):
-                self._nodes.agents.end(node)
 
     def _record(self, event: e.Event) -> None:
         try:

@@ -188,7 +188,7 @@ class ProgressPoll:
         elif self._is_told and not self._watches.is_hung:
             self._is_told = False
             self._record(e.JobWentOn(wall_time()))
-            self._handle(h.WentOn())
+            self._handle(h.Hung(""))
 
     def _tell_hang(self, news: hang.HangNews, poll_round: _Round, now: float) -> None:
         silence = hang.describe_silence(news.watch, self._labels)

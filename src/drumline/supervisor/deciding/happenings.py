@@ -143,17 +143,13 @@ class PreemptionAnnounced(NamedTuple):
 
 class Hung(NamedTuple):
     """
-    No rank goes on; ``reason`` says where they are. ``ends``: the job is to be ended for it. ``lost``: a rank whose
-    exception did not end it.
+    No rank goes on; ``reason`` says where they are, and is empty where they do again. ``ends``: the job is to be ended
+    for it. ``lost``: a rank whose exception did not end it.
     """
 
     reason: str
-    ends: bool
+    ends: bool = False
     lost: int | None = None
-
-
-class WentOn(NamedTuple):
-    """The job goes on after it hung."""
 
 
 class Found(NamedTuple):
@@ -184,7 +180,6 @@ Happening = (
     | Canceled
     | PreemptionAnnounced
     | Hung
-    | WentOn
     | Found
     | Elapsed
 )
@@ -243,8 +238,11 @@ class Finish(NamedTuple):
     node: int | None = None
     verdict: dict[str, Any] | None = None
     kind: EndKind = "failure"
-    blames: Literal["", "rank", "launcher"] = ""
-    """Whom it blames where the ends of ranks may tell more: one of them, or the launcher for a rank that aborted."""
+    blames: Literal["", "rank", "launcher", "link"] = ""
+    """
+    Whom it blames where more may become known: one of the ranks, the launcher for a rank that aborted, or the link to
+    node 0, whose agent may be gone.
+    """
 
 
 Instruction = Prepare | Reach | StartRanks | AllRunning | Terminate | Seek | Kill | Empty | SetTimer | Finish

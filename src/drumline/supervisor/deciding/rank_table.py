@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from drumline.contract import status
 from drumline.contract.events import RankExited
-from drumline.supervisor.deciding.happenings import Finish, Seek, SetTimer
+from drumline.contract.words import name_several
+from drumline.supervisor.deciding.happenings import NODE_LOST_CODE, Finish, Seek, SetTimer
 from drumline.supervisor.explaining import exit_messages, lost_peer, missing_rank, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Mapping
 
-    from drumline.supervisor.deciding.happenings import Found, Instruction, Member, Started
+    from drumline.supervisor.deciding.happenings import Broken, Found, Instruction, Member, Started
     from drumline.supervisor.explaining.missing_rank import RunningRank
 
 
@@ -24,8 +24,11 @@ class RankTable:
     may start some of them only.
     """
 
-    def __init__(self, members: Mapping[int, Member], *, is_launched: bool) -> None:
+    def __init__(self, members: Mapping[int, Member], node_count: int, *, is_launched: bool) -> None:
         self._members = members
+        self.nodes = set(range(node_count))
+        """Those whose agent is there."""
+
         # Unlike a dict, it finds its first entry at once where many before that were removed.
         self._left = OrderedDict(members)
         """Those that have not ended, so that none of many ends costs a look at all ranks."""
@@ -44,6 +47,9 @@ class RankTable:
         """Those that failures name as late."""
 
         self._is_launched = is_launched
+        self.may_start = False
+        """Whether ranks have been told to start."""
+
         self._started: set[int] = set()
         self._started_before = 0
         self._start_time: float | None = None
@@ -54,6 +60,12 @@ class RankTable:
         self._last_failure: RankExited | None = None
         """The last that was heard of before the others were told to end."""
 
+        self.blamed: RankExited | None = None
+        """The end of the rank that was named last; its code is 0 where it ended early, and was not cut off itself."""
+
+        self.answers: dict[int, RunningRank] = {}
+        """By rank, what ranks that were left have answered to Seek."""
+
     @property
     def has_failed(self) -> bool:
         """Return whether a rank has failed before the others were told to end."""
@@ -61,8 +73,13 @@ class RankTable:
 
     @property
     def is_unexplained(self) -> bool:
-        """Return whether ranks have failed, and all of them because another was gone or late."""
-        return self._earliest is not None and not self._explained
+        """Return whether ranks have failed, all of them because another was gone or late, and none is known to be."""
+        return (
+            self._earliest is not None
+            and not self._explained
+            and self.blamed is not None
+            and self.blamed.code != 0
+        )
 
     @property
     def are_all_started(self) -> bool:
@@ -105,22 +122,34 @@ class RankTable:
 
     def note_lost(self, node: int) -> None:
         """Note that the ranks of a node have ended with it."""
-        for rank in self.list_left({node}):
-            self.note_exit(RankExited(0.0, rank, node, None, 9))
-            self._lost.add(rank)
+        self.nodes.discard(node)
+        for rank in self._of_node.get(node, ()):
+            if rank in self._left and self._may_run(rank):
+                self.note_exit(RankExited(0.0, rank, node, None, 9))
+                self._lost.add(rank)
 
-    def list_left(self, nodes: AbstractSet[int]) -> list[int]:
-        """Return the ranks on those nodes that have not ended."""
-        ranks = (rank for node in nodes for rank in self._of_node.get(node, ()) if rank in self._left)
-        return [rank for rank in ranks if self._may_run(rank)]
+    def note_answers(self, answers: Mapping[int, RunningRank]) -> None:
+        """Note where ranks are, and what they are failing of."""
+        for rank, answer in answers.items():
+            self.answers[rank] = missing_rank.merge_answers(self.answers.get(rank), answer)
 
-    def is_any_left(self, nodes: AbstractSet[int]) -> bool:
-        """Return whether a rank on those nodes has not ended."""
-        return any(member.node in nodes and self._may_run(rank) for rank, member in self._left.items())
+    def choose_patience_s(self) -> float:
+        """Choose how long after the end of the blamed rank the others are told to end, by their answers."""
+        assert self.blamed is not None
+        known = [answer for rank, answer in self.answers.items() if self._is_left(rank)]
+        return missing_rank.choose_patience_s(known, self.blamed)
+
+    @property
+    def is_any_left(self) -> bool:
+        """Return whether a rank on a node whose agent is there has not ended."""
+        return any(map(self._is_left, self._left))
+
+    def _is_left(self, rank: int) -> bool:
+        return rank in self._left and self._members[rank].node in self.nodes and self._may_run(rank)
 
     def _may_run(self, rank: int) -> bool:
         # With a launcher, a rank that was not started by now will not be: agents refuse it.
-        return not self._is_launched or rank in self._started
+        return self.may_start and (not self._is_launched or rank in self._started)
 
     def are_awaited_done(self) -> bool:
         """Return whether all ranks have ended that the job waits for."""
@@ -132,53 +161,58 @@ class RankTable:
         left = [member.label for member in self._left.values()]
         return exit_messages.describe_completion(awaited, left), bool(left)
 
-    def list_late(self) -> list[int]:
-        """Return the ranks that have not started, in order."""
-        return sorted(self._members.keys() - self._started)
-
     def has_progressed(self) -> bool:
         """Return whether a rank has started since this was last asked."""
         before, self._started_before = self._started_before, len(self._started)
         return self._started_before > before
 
-    def label_of(self, rank: int) -> str:
-        return self._members[rank].label
+    def describe_failure(self, event: RankExited) -> str:
+        return exit_messages.describe_failure(self._members[event.rank].label, event)
 
-    def node_of(self, rank: int) -> int:
-        return self._members[rank].node
-
-    def exit_of(self, rank: int) -> RankExited:
-        """Return the end of a rank. Raises KeyError when it has not ended."""
-        return self._exited[rank]
+    def judge_unstarted(self, launcher: str, limit: str) -> Finish:
+        """Return the end of a job whose ranks did not start in time. ``launcher``: empty where agents start them."""
+        late = sorted(self._members.keys() - self._started)
+        labels = [self._members[rank].label for rank in late]
+        if launcher:
+            reason = f"{launcher} did not start rank {', '.join(labels)} within {limit}"
+            return Finish(status.FAILED, 1, reason, node=0)
+        nodes = sorted({self._members[rank].node for rank in late})
+        where = ", ".join(f"node {node}" for node in nodes)
+        reason = f"{where} did not start {name_several('rank', labels)} within {limit}"
+        return Finish(status.FAILED, NODE_LOST_CODE, reason, node=nodes[0])
 
     def blame(self, rank: int, reason: str) -> Finish:
         """Return the end of the job by a rank that has failed and not ended, until ``judge_end`` knows its end."""
-        return Finish(status.FAILED, 1, reason, rank, self.node_of(rank), blames="rank")
+        return Finish(status.FAILED, 1, reason, rank, self._members[rank].node, blames="rank")
 
-    def judge_end(self, end: Finish, where: Mapping[int, RunningRank]) -> Finish:
+    def judge_end(self, end: Finish) -> Finish:
         """Return the end of the job now that all ranks have ended, which may tell more of whom it blames."""
         if end.blames == "launcher" and (aborted := lost_peer.find_abort(self._exited.values())):
             self._exited[aborted.rank] = aborted
-            return self.judge_failure(where)
-        is_failed = any(one.code != 0 for rank, one in self._exited.items() if rank not in self._lost)
-        return self.judge_failure(where) if end.blames == "rank" and is_failed else end
+            return self.judge_failure()
+        is_failed = any(exit_.code != 0 for rank, exit_ in self._exited.items() if rank not in self._lost)
+        return self.judge_failure() if end.blames == "rank" and is_failed else end
 
-    def judge_failure(self, where: Mapping[int, RunningRank]) -> Finish:
-        """Return the end of the job by what failed. ``where``: what ranks answered to Seek."""
+    def judge_failure(self) -> Finish:
+        """Return the end of the job by what failed, and remember whom it blames."""
         stopped_after = self._last_failure.time if self._last_failure else None
-        known = {rank: exit_ for rank, exit_ in self._exited.items() if rank not in self._lost}
+        exits = {rank: exit_ for rank, exit_ in self._exited.items() if rank not in self._lost}
         labels = {rank: member.label for rank, member in self._members.items()}
-        return _finish(verdict.judge(labels, known, stopped_after, self._start_time, where))
+        judged = verdict.judge(labels, exits, stopped_after, self._start_time, self.answers)
+        self.blamed = self._exited[judged.rank]
+        return _finish(judged)
 
-    def judge_unfinished(self, said: str) -> Finish | None:
+    def judge_broken(self, broken: Broken) -> Finish:
         """
-        Return the end of a job whose launcher gave up because of a rank that ended well; ``said``: why.
+        Return the end of a job whose launcher gave up, which may be because of a rank that ended well.
 
         It names no rank as failed, of which another judgement would look for a better cause.
         """
         labels = {rank: member.label for rank, member in self._members.items()}
-        found = verdict.judge_unfinished(labels, self._exited, self._start_time, said)
-        return found and _finish(found)._replace(rank=None, blames="launcher")
+        unfinished = verdict.judge_unfinished(labels, self._exited, self._start_time, broken.reason)
+        if unfinished:
+            return _finish(unfinished)._replace(rank=None, blames="launcher")
+        return Finish(status.FAILED, broken.code, broken.reason, node=broken.node, blames="launcher")
 
 
 def _finish(found: verdict.Verdict) -> Finish:
@@ -193,41 +227,37 @@ def _finish(found: verdict.Verdict) -> Finish:
 class CauseSearch:
     """Asks ranks that are left where they are, again and again, for as long as the answers are worth the wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: RankTable) -> None:
+        self._ranks = ranks
         self.is_on = False
-        self.answers: dict[int, missing_rank.RunningRank] = {}
-        """By rank."""
-
         self._asked: set[int] = set()
         """Nodes that have still to answer."""
 
         self._waited_s = 0.0
 
-    def begin(self, nodes: AbstractSet[int], grace_s: float) -> list[Instruction]:
-        """Ask the ranks on those nodes for the first time."""
+    def begin(self, grace_s: float) -> list[Instruction]:
+        """Ask the ranks for the first time."""
         self.is_on = True
         self._waited_s = min(missing_rank.SETTLE_S, grace_s)
-        return [*self.ask(nodes), SetTimer("cause", self._waited_s)]
+        return [*self.ask(), SetTimer("cause", self._waited_s)]
 
-    def ask(self, nodes: AbstractSet[int]) -> list[Instruction]:
+    def ask(self) -> list[Instruction]:
         """Ask those that have no question open: one that is slow must not hear of the end behind a queue of them."""
         if not self.is_on:
             return []
-        wanted = tuple(sorted(nodes - self._asked))
-        self._asked |= nodes
+        wanted = tuple(sorted(self._ranks.nodes - self._asked))
+        self._asked |= self._ranks.nodes
         return [Seek(wanted)] if wanted else []
 
     def take(self, event: Found) -> list[Instruction]:
         """Take in the answer of a node."""
         self._asked.discard(event.node)
-        for rank, where in event.where.items():
-            self.answers[rank] = missing_rank.merge_answers(self.answers.get(rank), where)
+        self._ranks.note_answers(event.where)
         return [SetTimer("ask", missing_rank.ASK_AGAIN_S)] if self.is_on else []
 
-    def wait_on(self, left: Iterable[int], blamed: RankExited, grace_s: float) -> list[Instruction]:
-        """Return the next timer; nothing when the wait is over. ``left``: the ranks that have not ended."""
-        known = [self.answers[rank] for rank in left if rank in self.answers]
-        waits_s = min(missing_rank.choose_patience_s(known, blamed), grace_s)
+    def wait_on(self, grace_s: float) -> list[Instruction]:
+        """Return the next timer; nothing when the wait is over."""
+        waits_s = min(self._ranks.choose_patience_s(), grace_s)
         if waits_s <= self._waited_s:
             return []
         more_s, self._waited_s = waits_s - self._waited_s, waits_s

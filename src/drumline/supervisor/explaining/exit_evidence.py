@@ -46,24 +46,17 @@ _NAMES_ITS_END = compile_late(r"terminated with|died with")
 
 _SIGKILL, _SIGTERM = 9, 15
 
-_RECORDED = ("peak_bytes", "said", "port_holder", "full_disk", "warm_process", "memory_ran_out")
-_RECORDED_WHERE_KNOWN = ("crash", "gave_up", "sent_by", "shared_memory")
-"""Facts of a rank that failed, as they are in ``ExitEvidence``."""
-
 
 def record_evidence(ended: RankEnded, wall: Callable[[float], float]) -> RecordedEvidence:
     """Return the evidence for the event of a rank's end; ``wall`` makes seconds since 1970 of the rank's times."""
-    evidence, recorded = ended.evidence, cast("RecordedEvidence", {})
+    evidence = ended.evidence
     if evidence is None:
-        return recorded
+        return {}
+    recorded = cast("RecordedEvidence", {**(evidence.facts or {})})
     if evidence.left_at is not None:
         recorded["left"] = wall(evidence.left_at)
     if evidence.told_at is not None or ended.code != 0:
         recorded["told"] = None if evidence.told_at is None else wall(evidence.told_at)
-    if ended.code != 0:
-        facts = {name: getattr(evidence, name) for name in _RECORDED}
-        facts |= {name: fact for name in _RECORDED_WHERE_KNOWN if (fact := getattr(evidence, name))}
-        recorded = cast("RecordedEvidence", {**recorded, **facts})
     failure = choose_failure(evidence, ended.at)
     if failure:
         rest = {name: value for name, value in failure.items() if name not in ("at", "pid", "saved_to")}

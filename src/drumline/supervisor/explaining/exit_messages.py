@@ -79,7 +79,12 @@ def describe_cause(exit_: RankExited) -> str:
             _hint(message),
         )
     if exit_.signal and evidence.get("warm_process"):
-        return _explain_warm_process(evidence)
+        why = "by the kernel, for memory had run out" if evidence.get("memory_ran_out") else "from outside"
+        process = evidence["warm_process"]
+        # A rank ends with the process that had forked it.
+        return (
+            f"killed with process {process}, the warm interpreter that had forked it, which was killed {why}"
+        )
     if exit_.signal:
         return f"killed by {describe_signal(exit_.signal, evidence)}"
     code = exit_.code or 0
@@ -186,13 +191,6 @@ def _describe_inner_process(process: ReportedProcess, evidence: RecordedEvidence
     if process["signal"]:
         return f"{name} was killed by {describe_signal(process['signal'], {**evidence, 'peak_bytes': 0})}"
     return f"{name} ended with {_describe_code(process['code'] or 0, evidence)}"
-
-
-def _explain_warm_process(evidence: RecordedEvidence) -> str:
-    """Explain the end of a rank that a warm process had forked: it ends with that."""
-    why = "by the kernel, for memory had run out" if evidence.get("memory_ran_out") else "from outside"
-    process = evidence["warm_process"]
-    return f"killed with process {process}, the warm interpreter that had forked it, which was killed {why}"
 
 
 def list_survivors(processes: Sequence[Mapping[str, Any]]) -> str:

@@ -184,16 +184,12 @@ class HelperProcesses:
         if kind == "failed":
             self._failure = message
         elif kind == "progress":
-            self._report_progress(message)
+            name, now = str(message.get("name")), time.monotonic()
+            if now - self._reported.get(name, -_PROGRESS_S) >= _PROGRESS_S:
+                self._reported[name] = now
+                self._folder.append(_make_event(e.TransferProgress, message))
         elif kind in _EVENTS:
             self._folder.append(_make_event(_EVENTS[kind], message))
-
-    def _report_progress(self, message: dict[str, Any]) -> None:
-        name = str(message.get("name"))
-        now = time.monotonic()
-        if now - self._reported.get(name, -_PROGRESS_S) >= _PROGRESS_S:
-            self._reported[name] = now
-            self._folder.append(_make_event(e.TransferProgress, message))
 
 
 _EVENTS: dict[str, Any] = {

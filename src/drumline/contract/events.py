@@ -264,6 +264,11 @@ class Preempted(NamedTuple):
     by: str
     node: Optional[int] = None
 
+    @property
+    def reason(self) -> str:
+        what = "its nodes are" if self.node is None else f"node {self.node} is"
+        return f"{what} being taken away by {self.by}"
+
 
 class JobStopping(NamedTuple):
     """The ranks that are left were sent SIGTERM."""

@@ -250,8 +250,7 @@ def _apply_around(outcome: Outcome, event: e.Event) -> None:
 def _apply_to_attempt(outcome: Outcome, event: e.Event) -> None:
     """Apply the end of an attempt, and what need not be the end."""
     if isinstance(event, e.Preempted) and not outcome.is_final:
-        what = "its nodes are" if event.node is None else f"node {event.node} is"
-        outcome.reason = f"{what} being taken away by {event.by}"
+        outcome.reason = event.reason
     elif isinstance(event, e.AgentSilent) and not outcome.is_final:
         outcome.reason = f"the agent of node {event.node} {event.reason}" if event.reason else ""
     elif isinstance(event, e.NodeLost):

@@ -34,6 +34,19 @@ _STEP_INTERVAL_S = 0.1
 """Between two looks at the metrics of a job with a drill that begins at a step."""
 
 
+class _WaitingDrill(NamedTuple):
+    """``taken_at``: in monotonic seconds."""
+
+    request: DrillRequest
+    taken_at: float
+
+    def find_begin(self, start: float) -> float | None:
+        """Return when it begins, in monotonic seconds; None: at a step. ``start``: since when all ranks run."""
+        if self.request.at_step is not None:
+            return None
+        return max(start, self.taken_at) + (self.request.after_s or 0.0)
+
+
 class _RunningDrill(NamedTuple):
     """``until``: in monotonic seconds; None: until the attempt ends."""
 
@@ -63,9 +76,8 @@ class Drills:
         self._performer = performer
         self._record = record
         self._steps = StepWatch(plan)
-        self._waiting: dict[str, DrillRequest] = {}
-        self._taken_at: dict[str, float] = {}
-        self._asked: dict[str, _RunningDrill] = {}
+        self._waiting: dict[str, _WaitingDrill] = {}
+        self._asked: dict[str, DrillRequest] = {}
         """Those that an agent was asked for, and has not answered."""
 
         self._running: dict[str, _RunningDrill] = {}
@@ -76,38 +88,31 @@ class Drills:
         start, now = self._find_start(), time.monotonic()
         # Drills are of ranks that run, and end also while those are ended.
         if start is not None:
-            for request in list(self._waiting.values()):
-                step = request.at_step
-                is_due = (
-                    self._find_begin(request, start) <= now if step is None else self._steps.has_reached(step)
-                )
-                if is_due:
-                    self._begin(request)
-        for one in list(self._running.values()):
-            if one.until is not None and one.until <= now:
-                self._end(one, "its time was over")
+            for waiting in list(self._waiting.values()):
+                begin, step = waiting.find_begin(start), waiting.request.at_step or 0
+                if self._steps.has_reached(step) if begin is None else begin <= now:
+                    self._begin(waiting.request)
+        for drill in list(self._running.values()):
+            if drill.until is not None and drill.until <= now:
+                self._end(drill, "its time was over")
 
     def list_times(self) -> Iterator[float]:
         """List the times at which there is something to do, in monotonic seconds."""
         start = self._find_start()
         if start is not None:
-            for request in self._waiting.values():
-                is_timed = request.at_step is None
-                yield self._find_begin(request, start) if is_timed else time.monotonic() + _STEP_INTERVAL_S
-        for one in self._running.values():
-            if one.until is not None:
-                yield one.until
+            for waiting in self._waiting.values():
+                begin = waiting.find_begin(start)
+                yield time.monotonic() + _STEP_INTERVAL_S if begin is None else begin
+        yield from (drill.until for drill in self._running.values() if drill.until is not None)
 
     def take_answer(self, message: m.DrillTaken) -> None:
         """Take in an agent's word on a drill that it was asked for."""
         asked = self._asked.pop(message.drill, None)
-        if asked is None:
-            return
-        if message.error:
-            self._refuse(asked.request, message.error)
-        else:
-            self._note_begin(asked.request, wall_time())
-            self._start_clock(asked.request)
+        if asked is not None and message.error:
+            self._refuse(asked, message.error)
+        elif asked is not None:
+            self._note_begin(asked, wall_time())
+            self._start_clock(asked)
 
     def finish(self) -> None:
         """End what is left: the attempt is over. Those that have not begun are for the next one."""
@@ -132,33 +137,30 @@ class Drills:
                 if request is not None:
                     self._end_all(request)
             else:
-                self._waiting[drill] = request
-                self._taken_at[drill] = time.monotonic()
+                self._waiting[drill] = _WaitingDrill(request, time.monotonic())
 
     def _forget(self, drill: str) -> None:
         """Remove a request, before it is performed: another supervisor must not perform it again."""
         self._waiting.pop(drill, None)
-        self._taken_at.pop(drill, None)
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self._folder.drills, drill + _SUFFIX))
 
     def _end_all(self, request: DrillRequest) -> None:
         for waiting in list(self._waiting.values()):
-            self._forget(waiting.drill)
-            self._refuse(waiting, f"ended by {request.by} before it began")
-        for one in list(self._running.values()):
-            self._end(one, f"ended by {request.by}")
-
-    def _find_begin(self, request: DrillRequest, start: float) -> float:
-        """Return when a drill begins, in monotonic seconds. ``start``: since when all ranks run."""
-        return max(start, self._taken_at[request.drill]) + (request.after_s or 0.0)
+            self._forget(waiting.request.drill)
+            self._refuse(waiting.request, f"ended by {request.by} before it began")
+        for drill in list(self._running.values()):
+            self._end(drill, f"ended by {request.by}")
 
     # What is due.
 
     def _begin(self, request: DrillRequest) -> None:
         self._forget(request.drill)
         request = self._find_target(request)
-        why_not = self._performer.explain_refusal(request)
+        target = (request.node, request.rank, request.settings)
+        why_not = explain_refusal(request.kind, self._plan) or explain_target(
+            request.kind, self._plan, *target
+        )
         if why_not:
             self._refuse(request, why_not)
             return
@@ -167,7 +169,7 @@ class Drills:
         # A preemption writes down itself what follows from it.
         is_told_first = request.kind == "preempt"
         if is_asked:
-            self._asked[request.drill] = _RunningDrill(request, None)
+            self._asked[request.drill] = request
         elif is_told_first:
             self._note_begin(request, began)
         error = self._performer.begin(request)
@@ -246,12 +248,6 @@ class DrillPerformer:
         self._preempt = preempt
         self._agents = nodes.agents
         self._network = nodes.network
-
-    def explain_refusal(self, request: DrillRequest) -> str:
-        """Return why there can be no such drill; empty: there can."""
-        why_not = explain_refusal(request.kind, self._plan)
-        target = (request.node, request.rank, request.settings)
-        return why_not or explain_target(request.kind, self._plan, *target)
 
     def complete(self, request: DrillRequest) -> DrillRequest:
         """Return the request with a note on how it is performed, where a reader of its results must know it."""

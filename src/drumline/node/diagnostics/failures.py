@@ -150,12 +150,7 @@ def _failure(noted: dict[str, Any], cwd: str) -> NotedException:
         found = _exception(one, cwd)
         if not one["file"] or LIBRARY_FILE.search(one["file"]):
             # It was raised and handled inside of a library, which the program called here.
-            before = chain[-1] if chain else failure
-            found["file"], found["line"], found["function"] = (
-                before["file"],
-                before["line"],
-                before["function"],
-            )
+            found.update(_make_raised(found["type"], found["message"], chain[-1] if chain else failure))
         chain.append(found)
     if chain:
         failure["chain"] = chain
@@ -224,16 +219,15 @@ def _exception(noted: dict[str, Any], cwd: str) -> RaisedException:
         if not LIBRARY_FILE.search(origin["file"]):
             noted.update(origin)
     place = show_place(noted["file"], noted["line"], noted["function"], cwd)
-    found: RaisedException = {
-        "type": make_printable(noted["type"], 200),
-        "message": quote_message(noted["message"]),
-        "file": place["file"],
-        "line": place["line"],
-        "function": place["function"],
-    }
+    found = _make_raised(make_printable(noted["type"], 200), quote_message(noted["message"]), place)
     if isinstance(noted.get("python"), str) and os.path.isabs(noted["python"]):
         found["python"] = make_printable(noted["python"], 300)
     return found
+
+
+def _make_raised(kind: str, message: str, at: CodePlace) -> RaisedException:
+    place = {"file": at["file"], "line": at["line"], "function": at["function"]}
+    return cast("RaisedException", {"type": kind, "message": message, **place})
 
 
 def _choose_exception(
@@ -293,13 +287,7 @@ def add_killed_worker(evidence: ExitEvidence, log: str) -> ExitEvidence:
 def _with_worker(failure: NotedException, said: str) -> NotedException:
     if failure["type"] not in _LOST_WORKER:
         return failure
-    worker: RaisedException = {
-        "type": "RuntimeError",
-        "message": said,
-        "file": failure["file"],
-        "line": failure["line"],
-        "function": failure["function"],
-    }
+    worker = _make_raised("RuntimeError", said, failure)
     return {**failure, "chain": [*failure.get("chain", []), worker]}
 
 

@@ -175,9 +175,16 @@ def _describe_process(
 
 def read_process_state(pid: int) -> ProcessState:
     """Return what the kernel says of a process."""
-    state, name = _read_status(pid)
+    status = cgroups.read_text(f"/proc/{pid}/status")
+    name = failures.make_printable(_find_field(status, "Name"), 100)
     waits_in = failures.make_printable(cgroups.read_text(f"/proc/{pid}/wchan"), 100)
-    return {"pid": pid, "name": failures.make_printable(name, 100), "state": state, "waits_in": waits_in}
+    return {"pid": pid, "name": name, "state": _find_field(status, "State")[:1], "waits_in": waits_in}
+
+
+def _find_field(status: str, field: str) -> str:
+    """Return a field in the text of a ``status`` file; empty where it has none."""
+    found = re.search(rf"^{field}:[ \t]*(.*)$", status, re.MULTILINE)
+    return found[1] if found else ""
 
 
 class _Dump(NamedTuple):
@@ -260,8 +267,8 @@ def _handles_signal(pid: int, number: int = SIGNAL) -> bool:
 
 def _is_in_signal_set(status: str, field: str, number: int = SIGNAL) -> bool:
     """Return whether the signal is in that set of signals."""
-    found = re.search(rf"^{field}:\s*([0-9a-f]+)", cgroups.read_text(status), re.MULTILINE)
-    return found is not None and bool(int(found[1], 16) >> (number - 1) & 1)
+    signals = int(_find_field(cgroups.read_text(status), field) or "0", 16)
+    return bool(signals >> (number - 1) & 1)
 
 
 def _thread_to_ask(pid: int) -> int:
@@ -390,18 +397,10 @@ def _run_py_spy(pids: list[int], path: str) -> dict[int, list[list[Any]]]:
     return found
 
 
-def _read_status(pid: int) -> tuple[str, str]:
-    """Return the letter of a process's state, and its name."""
-    text = cgroups.read_text(f"/proc/{pid}/status")
-    state = re.search(r"^State:\s*(\w)", text, re.MULTILINE)
-    name = re.search(r"^Name:\s*(.*)$", text, re.MULTILINE)
-    return (state[1] if state else ""), (name[1] if name else "")
-
-
 def _read_inner_pid(pid: int) -> int:
     """Return the process id by which a process knows itself, which may be in a container."""
-    inner = re.search(r"^NSpid:.*?(\d+)$", cgroups.read_text(f"/proc/{pid}/status"), re.MULTILINE)
-    return int(inner[1]) if inner else pid
+    pids = _find_field(cgroups.read_text(f"/proc/{pid}/status"), "NSpid").split()
+    return int(pids[-1]) if pids else pid
 
 
 # Exceptions in flight while a rank still cleans up: those that its main thread handles, asked before it is ended.

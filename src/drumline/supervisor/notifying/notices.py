@@ -72,9 +72,6 @@ class JobNotices:
     def _describe(self, event: e.Event, kinds: set[str]) -> dict[str, Any]:
         ended = event if isinstance(event, e.JobEnded) else None
         reason = str(getattr(event, "reason", ""))
-        if isinstance(event, e.Preempted):
-            what = "its nodes are" if event.node is None else f"node {event.node} is"
-            reason = f"{what} being taken away by {event.by}"
         return {
             "folder": self._folder.path,
             "job": self._folder.name,

@@ -16,7 +16,6 @@ BIG_CLASSES = {
     "RunConfiguration": "a field for each section of Azure's run configuration",
     "RunFolder": "a path or two for each thing that a run folder holds",
     "Start": "when each thing happened in the start of one attempt: a record",
-    "Policy": "a state machine with one phase, which each happening may end; what has state of its own is cut out",
 }
 """Classes over the limits, each with the reason why it is one thing."""
 

@@ -134,8 +134,9 @@ def test_the_policy_looks_at_each_rank_a_few_times(case):
 def test_a_rank_that_is_left_is_found_at_once_where_many_have_ended():
     """A dictionary looks at each place from which an entry was removed."""
     nodes = range(100_000)
-    table = RankTable({node: h.Member(node, str(node)) for node in nodes}, len(nodes), is_launched=False)
-    table.may_start, table.nodes = True, {nodes[0], nodes[-1]}
+    table = RankTable({node: h.Member(node, str(node)) for node in nodes}, len(nodes))
+    table.begin(is_launched=False)
+    table.nodes = {nodes[0], nodes[-1]}
 
     def look():
         return min(timeit.repeat(lambda: table.is_any_left, number=1, repeat=100))

@@ -2,7 +2,7 @@
 Events in, instructions out: how a job goes from its first agent to its end. No clock, no process, no file.
 
     joining -> preparing -> reaching -> [checking] -> starting -> running -> [stopping] -> emptying -> over
-    `------------- Handshake -------------------'                            `--------- Ending ----------'
+    `------------- Handshake -------------------'                            `------- AttemptEnd --------'
 
 A failure, a cancel or the time limit leads from any phase to ``stopping`` (SIGTERM, grace, SIGKILL), or straight to
 ``emptying`` when no rank is alive. ``emptying`` ends what ranks left behind; only then is the job over.
@@ -81,18 +81,20 @@ class Policy:
         self._timeout_s = timeout_s
         self._limit_s = limit_s if limit_s is not None else timeout_s
         self._handshake = Handshake(node_count)
-        self._ranks = RankTable(members, node_count, is_launched=bool(launcher))
+        self._ranks = RankTable(members, node_count)
         self._launcher = LauncherWatch(launcher)
         self._search = CauseSearch(self._ranks)
-        self._ending = Ending(self._ranks, node_count, grace_s)
+        self._ending = AttemptEnd(self._ranks, node_count, grace_s)
         self._hang = ""
+        self._started_count = 0
+        """Of the ranks, when the time for their start was last over."""
 
     @property
     def _phase(self) -> Literal["joining", "starting", "running", "stopping", "emptying", "over"]:
         """Return the phase, of which ``joining`` is all before ``starting``."""
         if self._ending.phase:
             return self._ending.phase
-        if not self._ranks.may_start:
+        if self._ranks.runnable is None:
             return "joining"
         return "running" if self._ranks.are_all_started else "starting"
 
@@ -170,7 +172,7 @@ class Policy:
         return self._start() if self._handshake.is_over else []
 
     def _start(self) -> list[h.Instruction]:
-        self._ranks.may_start = True
+        self._ranks.begin(is_launched=bool(self._launcher.name))
         limits: list[h.Instruction] = []
         if self._timeout_s is not None:
             limits = [h.SetTimer("limit", self._timeout_s)]
@@ -194,7 +196,8 @@ class Policy:
         if self._ending.end is None or is_telling:
             self._ending.end = self._ranks.judge_failure()
         # The others are told to end once it is known why, or that this cannot be known.
-        if not self._ranks.is_unexplained or self._phase != "running" or not self._ranks.is_any_left:
+        is_unexplained = self._ranks.is_unexplained(self._ending.end)
+        if not is_unexplained or self._phase != "running" or not self._ranks.is_any_left:
             return self._stop_for_failure()
         return [] if self._search.is_on else self._search.begin(self._ending.grace_s)
 
@@ -253,7 +256,8 @@ class Policy:
                 return self._stop_for(h.Finish(status.FAILED, h.NODE_LOST_CODE, reason, node=missing[0]))
             case "start" if self._phase == "starting":
                 limit_s = self._launcher.start_timeout_s
-                if not self._launcher.name and self._ranks.has_progressed():
+                before, self._started_count = self._started_count, self._ranks.count_started()
+                if not self._launcher.name and self._started_count > before:
                     return [h.SetTimer("start", limit_s)]
                 return self._stop_for(
                     self._ranks.judge_unstarted(self._launcher.name, format_seconds(limit_s))
@@ -265,8 +269,8 @@ class Policy:
             case "ask":
                 return self._search.ask()
             case "cause" if self._search.is_on:
-                self._ending.end = self._ranks.judge_failure()
-                return self._search.wait_on(self._ending.grace_s) or self._stop_for_failure()
+                self._ending.end = end = self._ranks.judge_failure()
+                return self._search.wait_on(end, self._ending.grace_s) or self._stop_for_failure()
             case "settled":
                 self._launcher.is_settled = self._launcher.broken is not None
             case "broken" if self._launcher.broken and not self._search.is_on:
@@ -329,7 +333,7 @@ _ANSWERS = {
 """The phase in which each node answers so, and the one that follows when all have."""
 
 
-class Ending:
+class AttemptEnd:
     """
     The end of an attempt: ``end`` is why, as far as is known; ``phase`` is empty until ranks are told. ``grace_s``:
     between SIGTERM and SIGKILL.

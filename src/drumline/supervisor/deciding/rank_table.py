@@ -12,19 +12,16 @@ from drumline.supervisor.deciding.happenings import NODE_LOST_CODE, Finish, Seek
 from drumline.supervisor.explaining import exit_messages, lost_peer, missing_rank, verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from drumline.supervisor.deciding.happenings import Broken, Found, Instruction, Member, Started
     from drumline.supervisor.explaining.missing_rank import RunningRank
 
 
 class RankTable:
-    """
-    The ranks of an attempt. ``members``: by rank. ``is_launched``: something else than the agents starts the ranks, and
-    may start some of them only.
-    """
+    """The ranks of an attempt. ``members``: by rank."""
 
-    def __init__(self, members: Mapping[int, Member], node_count: int, *, is_launched: bool) -> None:
+    def __init__(self, members: Mapping[int, Member], node_count: int) -> None:
         self._members = members
         self.nodes = set(range(node_count))
         """Those whose agent is there."""
@@ -46,12 +43,10 @@ class RankTable:
         self._waited_for: set[int] = set()
         """Those that failures name as late."""
 
-        self._is_launched = is_launched
-        self.may_start = False
-        """Whether ranks have been told to start."""
+        self.runnable: Collection[int] | None = None
+        """The ranks that may run; None before any is to start."""
 
         self._started: set[int] = set()
-        self._started_before = 0
         self._start_time: float | None = None
         self._exited: dict[int, RankExited] = {}
         self._lost: set[int] = set()
@@ -59,9 +54,6 @@ class RankTable:
 
         self._last_failure: RankExited | None = None
         """The last that was heard of before the others were told to end."""
-
-        self.blamed: RankExited | None = None
-        """The end of the rank that was named last; its code is 0 where it ended early, and was not cut off itself."""
 
         self.answers: dict[int, RunningRank] = {}
         """By rank, what ranks that were left have answered to Seek."""
@@ -71,19 +63,23 @@ class RankTable:
         """Return whether a rank has failed before the others were told to end."""
         return self._last_failure is not None
 
-    @property
-    def is_unexplained(self) -> bool:
-        """Return whether ranks have failed, all of them because another was gone or late, and none is known to be."""
-        return (
-            self._earliest is not None
-            and not self._explained
-            and self.blamed is not None
-            and self.blamed.code != 0
-        )
+    def is_unexplained(self, end: Finish) -> bool:
+        """Return whether all that failed did because another was gone or late, which ``end`` does not name either."""
+        # Its code is 0 where it ended early, and was not cut off itself.
+        return not self._explained and self._find_blamed(end).code != 0
+
+    def _find_blamed(self, end: Finish) -> RankExited:
+        assert end.rank is not None
+        return self._exited[end.rank]
 
     @property
     def are_all_started(self) -> bool:
         return len(self._started) == len(self._members)
+
+    def begin(self, *, is_launched: bool) -> None:
+        """Let ranks start. ``is_launched``: something else than the agents starts them, and may start some only."""
+        # With a launcher, a rank that was not started when the others are told to end will not be: agents refuse it.
+        self.runnable = self._started if is_launched else self._members
 
     def note_start(self, event: Started) -> None:
         self._started.add(event.rank)
@@ -124,7 +120,7 @@ class RankTable:
         """Note that the ranks of a node have ended with it."""
         self.nodes.discard(node)
         for rank in self._of_node.get(node, ()):
-            if rank in self._left and self._may_run(rank):
+            if rank in self._left and rank in (self.runnable or ()):
                 self.note_exit(RankExited(0.0, rank, node, None, 9))
                 self._lost.add(rank)
 
@@ -133,11 +129,10 @@ class RankTable:
         for rank, answer in answers.items():
             self.answers[rank] = missing_rank.merge_answers(self.answers.get(rank), answer)
 
-    def choose_patience_s(self) -> float:
-        """Choose how long after the end of the blamed rank the others are told to end, by their answers."""
-        assert self.blamed is not None
-        known = [answer for rank, answer in self.answers.items() if self._is_left(rank)]
-        return missing_rank.choose_patience_s(known, self.blamed)
+    def choose_patience_s(self, end: Finish) -> float:
+        """Choose how long after the end of the rank that ``end`` names the others are told to, by their answers."""
+        answers = [answer for rank, answer in self.answers.items() if self._is_left(rank)]
+        return missing_rank.choose_patience_s(answers, self._find_blamed(end))
 
     @property
     def is_any_left(self) -> bool:
@@ -145,11 +140,8 @@ class RankTable:
         return any(map(self._is_left, self._left))
 
     def _is_left(self, rank: int) -> bool:
-        return rank in self._left and self._members[rank].node in self.nodes and self._may_run(rank)
-
-    def _may_run(self, rank: int) -> bool:
-        # With a launcher, a rank that was not started by now will not be: agents refuse it.
-        return self.may_start and (not self._is_launched or rank in self._started)
+        is_runnable = self.runnable is not None and rank in self.runnable
+        return is_runnable and rank in self._left and self._members[rank].node in self.nodes
 
     def are_awaited_done(self) -> bool:
         """Return whether all ranks have ended that the job waits for."""
@@ -161,10 +153,8 @@ class RankTable:
         left = [member.label for member in self._left.values()]
         return exit_messages.describe_completion(awaited, left), bool(left)
 
-    def has_progressed(self) -> bool:
-        """Return whether a rank has started since this was last asked."""
-        before, self._started_before = self._started_before, len(self._started)
-        return self._started_before > before
+    def count_started(self) -> int:
+        return len(self._started)
 
     def describe_failure(self, event: RankExited) -> str:
         return exit_messages.describe_failure(self._members[event.rank].label, event)
@@ -194,13 +184,11 @@ class RankTable:
         return self.judge_failure() if end.blames == "rank" and is_failed else end
 
     def judge_failure(self) -> Finish:
-        """Return the end of the job by what failed, and remember whom it blames."""
+        """Return the end of the job by what failed."""
         stopped_after = self._last_failure.time if self._last_failure else None
         exits = {rank: exit_ for rank, exit_ in self._exited.items() if rank not in self._lost}
         labels = {rank: member.label for rank, member in self._members.items()}
-        judged = verdict.judge(labels, exits, stopped_after, self._start_time, self.answers)
-        self.blamed = self._exited[judged.rank]
-        return _finish(judged)
+        return _finish(verdict.judge(labels, exits, stopped_after, self._start_time, self.answers))
 
     def judge_broken(self, broken: Broken) -> Finish:
         """
@@ -255,9 +243,9 @@ class CauseSearch:
         self._ranks.note_answers(event.where)
         return [SetTimer("ask", missing_rank.ASK_AGAIN_S)] if self.is_on else []
 
-    def wait_on(self, grace_s: float) -> list[Instruction]:
-        """Return the next timer; nothing when the wait is over."""
-        waits_s = min(self._ranks.choose_patience_s(), grace_s)
+    def wait_on(self, end: Finish, grace_s: float) -> list[Instruction]:
+        """Return the next timer; nothing when the wait is over. ``end``: of the job, by what is known so far."""
+        waits_s = min(self._ranks.choose_patience_s(end), grace_s)
         if waits_s <= self._waited_s:
             return []
         more_s, self._waited_s = waits_s - self._waited_s, waits_s

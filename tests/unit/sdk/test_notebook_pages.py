@@ -16,7 +16,7 @@ from drumline.control.facts.jobs import JobOverview
 from drumline.control.facts.parts import StepFacts, TrialFacts
 from drumline.sdk.notebook import look
 from drumline.sdk.notebook.live_page import describe_preparation
-from drumline.sdk.notebook.markup import tag
+from drumline.sdk.notebook.look import tag
 from drumline.sdk.notebook.notebook_page import render_job, render_jobs
 from drumline.tracking.series import Series
 

@@ -9,7 +9,7 @@ from drumline.contract.status import COMPLETED
 from drumline.contract.words import format_count, format_number
 from drumline.control.comparing import SECTIONS
 from drumline.sdk.notebook import look
-from drumline.sdk.notebook.markup import Markup, join, shorten, tag
+from drumline.sdk.notebook.look import Markup, join, shorten, tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

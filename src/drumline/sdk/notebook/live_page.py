@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
-    from drumline.sdk.notebook.markup import Markup
+    from drumline.sdk.notebook.look import Markup
     from drumline.tracking.series import Series
 
 _LAST_LINES = 20

@@ -1,5 +1,6 @@
 """
-The colours and boxes of pages in a notebook.
+The colours and boxes of pages in a notebook, as HTML whose texts are escaped, whatever a job wrote: tags are made by
+``tag`` alone.
 
 Texts and borders take the colours of the notebook, light or dark; colours of states are readable on both.
 Styles stand in each element: a sheet of styles would reach the rest of the notebook, and viewers remove it.
@@ -7,13 +8,15 @@ Styles stand in each element: a sheet of styles would reach the rest of the note
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING
 
 from drumline.contract import status
-from drumline.sdk.notebook.markup import Markup, tag
+from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 GREEN, RED, BLUE, AMBER, GREY = "#2b8a4f", "#d03f3f", "#2f74c9", "#a86a08", "#7d7d7d"
 _LINE = "1px solid rgba(128,128,128,.35)"
@@ -101,3 +104,49 @@ def _cell(side: str) -> str:
 
 def next_step(text: str) -> Markup:
     return block(quiet("next: "), code(text))
+
+
+# markup
+
+
+LONGEST = 200
+
+
+class Markup(str):
+    """HTML. Any other text is escaped when it becomes part of it."""
+
+    __slots__ = ()
+
+
+def tag(name: str, *children: object, **attributes: object) -> Markup:
+    """
+    Return an element. An underscore in the name of an attribute becomes a hyphen; None leaves one out.
+
+    >>> tag("b", "1 < 2", tag("i", "x"), title='"')
+    '<b title="&quot;">1 &lt; 2<i>x</i></b>'
+    """
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{to_markup(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    return Markup(f"<{name}{given}>{join(*children)}</{name}>")
+
+
+def join(*parts: object) -> Markup:
+    return Markup("".join(map(to_markup, parts)))
+
+
+def to_markup(value: object) -> Markup:
+    """Return markup as it is, and text escaped and without control characters."""
+    if isinstance(value, Markup):
+        return value
+    # Half of a surrogate pair, as of a name that is not UTF-8, has no bytes to be sent as.
+    text = clean(str(value)).encode("utf-8", "replace").decode("utf-8")
+    return Markup(escape(text))
+
+
+def shorten(value: object, longest: int = LONGEST) -> str:
+    """Return the text, cut where it is longer."""
+    text = " ".join(clean(str(value)).split())
+    return text if len(text) <= longest else text[: longest - 1] + "…"

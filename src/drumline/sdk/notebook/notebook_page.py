@@ -11,7 +11,7 @@ from drumline.contract.words import format_count, format_duration, format_number
 from drumline.control.facts.job import read_facts
 from drumline.control.facts.metrics import draw_course, read_metrics
 from drumline.sdk.notebook import look
-from drumline.sdk.notebook.markup import Markup, join, shorten, tag
+from drumline.sdk.notebook.look import Markup, join, shorten, tag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -307,7 +307,10 @@ class RankUsage:
     def look(self) -> Iterator[None]:
         """Look once at all of them. It may be left alone for a while at each step."""
         self._looks += 1
-        present = [int(name) for name in os.listdir("/proc") if name.isdigit()] if self._may_find() else []
+        # Where a machine has many agents, each whose ranks have ended would read the processes of all others.
+        has_all_ended = all(rank.has_ended for rank in self._ranks.values())
+        may_find = bool(self._known) or not has_all_ended or descendants.has_children()
+        present = [int(name) for name in os.listdir("/proc") if name.isdigit()] if may_find else []
         self._foreign.intersection_update(present)
         sums: dict[int, _Sum] = {}
         for pid in present:
@@ -319,14 +322,6 @@ class RankUsage:
             _subtract_process(process, sums.setdefault(process.rank, _Sum()))
         for number, rank in self._ranks.items():
             rank.add(sums.get(number) or _Sum())
-
-    def _may_find(self) -> bool:
-        """
-        Return whether a process can be below the agent. Where a machine has many agents, each whose ranks have ended
-        would read the processes of all others.
-        """
-        has_all_ended = all(rank.has_ended for rank in self._ranks.values())
-        return bool(self._known) or not has_all_ended or descendants.has_children()
 
     def _add(self, pid: int, sums: dict[int, _Sum]) -> None:
         stat = process_usage.read_stat(pid)

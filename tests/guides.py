@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -147,10 +147,12 @@ def follow(
     folder: Path,
     prepare: Callable[[str], None] = lambda text: None,
     here: Mapping[str, str] | None = None,
+    rewrite: Callable[[str], str] = lambda text: text,
+    python: Sequence[str] = (sys.executable,),
 ) -> None:
     """
     Do in that folder what the page says, block by block. ``prepare`` is given a block's text before; ``here`` is what
-    is printed for what the page has.
+    is printed for what the page has. ``rewrite``: changes the text of blocks of Python, which ``python`` runs.
     """
     for name, text in GIVEN[page].items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -163,18 +165,19 @@ def follow(
             continue
         prepare(block.text)
         commands += block.kind == "console"
-        _do(block, folder, here or {})
+        is_python = block.kind == "python"
+        _do(block._replace(text=rewrite(block.text)) if is_python else block, folder, here or {}, python)
     assert commands
 
 
-def _do(block: Block, folder: Path, here: Mapping[str, str]) -> None:
+def _do(block: Block, folder: Path, here: Mapping[str, str], python: Sequence[str]) -> None:
     named = _FILE_NAME.match(block.text)
     if named:
         path = folder / named[1]
         path.parent.mkdir(exist_ok=True)
         path.write_text(block.text[named.end() :] if path.suffix == ".json" else block.text)
     elif block.kind == "python":
-        run([sys.executable, "-c", block.text], folder)
+        run([*python, "-c", block.text], folder)
     elif block.kind == "console":
         shell(block.text, folder, block.code, here)
 

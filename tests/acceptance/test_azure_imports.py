@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
+import guides
 import pytest
 
 TRAIN = "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], 'lr', os.sys.argv[1])"
@@ -93,6 +95,28 @@ def test_a_script_of_v2(place):
 def test_a_script_of_v1_and_its_ranks(place):
     (place / "submit.py").write_text(V1)
     assert "ComputeTarget" in run_python(place, "submit.py")
+
+
+AZURES = {
+    "drumline.v1": "azureml.core",
+    "drumline.component": "azure.ml.component",
+    "drumline.identity": "azure.identity",
+}
+
+
+def write_azures_imports(text):
+    return re.sub(
+        r"^from (drumline[.\w]*)",
+        lambda line: f"from {AZURES.get(line[1], 'azure.ai.ml' + line[1][8:])}",
+        text,
+        flags=re.MULTILINE,
+    )
+
+
+@pytest.mark.timeout(600)
+def test_the_guide_with_the_imports_that_it_says_to_change(tmp_path):
+    python = (sys.executable, "-m", "drumline", "python")
+    guides.follow("tutorials/from-azure-ml", tmp_path, rewrite=write_azures_imports, python=python)
 
 
 def test_names_that_azure_lacks_too_are_told_at_the_import(place):

@@ -48,15 +48,7 @@ def expand(text: str, values: Mapping[str, str], *, where: str = "command") -> s
         return text
     if text.count("${{") + text.count("$[[") > MOST_PLACEHOLDERS:
         raise PlanError(f"{where}: more than {MOST_PLACEHOLDERS} placeholders", path=where)
-    parts: list[str] = []
-    position = 0
-    for match in re.finditer(_OPTIONAL, text, re.DOTALL):
-        parts.append(_fill(text[position : match.start()], values, where))
-        if all(name in values for name, _ in _names(match[1])):
-            parts.append(_fill(match[1], values, where))
-        position = match.end()
-    parts.append(_fill(text[position:], values, where))
-    return "".join(parts)
+    return _expand(text, values, where)
 
 
 def expand_group(text: str, group: str, values: Mapping[str, str], *, where: str = "command") -> str:
@@ -71,13 +63,21 @@ def expand_group(text: str, group: str, values: Mapping[str, str], *, where: str
     odd = next((name for name, value in values.items() if is_in(value)), None)
     if odd is not None:
         raise PlanError(f"{odd}: a value cannot hold a placeholder, and {values[odd]!r} does", path=odd)
+    return _expand(text, values, where, group)
+
+
+def _expand(text: str, values: Mapping[str, str], where: str, group: str = "") -> str:
+    """Fill in the names of all groups, or of one alone: then an optional part with its values stays optional."""
     parts: list[str] = []
     position = 0
     for match in re.finditer(_OPTIONAL, text, re.DOTALL):
         parts.append(_fill(text[position : match.start()], values, where, group))
-        mine = [name for name, _ in _names(match[1]) if name.startswith(group + ".")]
-        if all(name in values for name in mine):
-            parts.append(f"$[[{_fill(match[1], values, where, group)}]]")
+        names = [
+            part["whole"] or part["eaten"] or part["single"] or "" for part in re.finditer(_BINDING, match[1])
+        ]
+        if all(name in values for name in names if not group or name.startswith(group + ".")):
+            optional = _fill(match[1], values, where, group)
+            parts.append(f"$[[{optional}]]" if group else optional)
         position = match.end()
     parts.append(_fill(text[position:], values, where, group))
     return "".join(parts)
@@ -112,13 +112,6 @@ def undefined_inputs(command: str, known: Mapping[str, object]) -> list[str]:
     optional = set(re.findall(_BRACKETED, command))
     names = dict.fromkeys(re.findall(_UNDEFINED, command))
     return [name for name in names if known.get(name) is None and name not in optional]
-
-
-def _names(text: str) -> list[tuple[str, int]]:
-    return [
-        (match["whole"] or match["eaten"] or match["single"] or "", match.start())
-        for match in re.finditer(_BINDING, text)
-    ]
 
 
 def _fill(text: str, values: Mapping[str, str], where: str, group: str = "") -> str:

@@ -25,6 +25,7 @@ from drumline.spec.kinds.values import (
     Text,
     VersionText,
 )
+from drumline.spec.parts.environment import give_folder
 from drumline.spec.parts.io import Input, Output
 from drumline.spec.paths import is_remote, resolve
 from drumline.spec.reading.files import read_tree
@@ -329,8 +330,7 @@ def fill_command(job: Any, component: Any) -> None:
     """Give a command job what its component says and the job itself does not."""
     if job.environment is None and component.environment is not None:
         job.environment = deepcopy(component.environment)
-        if hasattr(job.environment, "_base_path"):
-            job.environment._base_path = job.environment._base_path or component.base_path
+        give_folder(job.environment, component.base_path)
     for name in ("command", "distribution", "resources", "queue_settings"):
         if getattr(job, name) is None:
             setattr(job, name, deepcopy(getattr(component, name)))

@@ -16,6 +16,7 @@ from drumline.spec.jobs.job import Job, to_dict
 from drumline.spec.kinds.fields import Any, Declared, MadeOf, field
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Anything, Flag, Kind
+from drumline.spec.parts.environment import give_folder
 from drumline.spec.reading.files import read_yaml
 
 TYPE_CHECKING = False
@@ -208,9 +209,7 @@ def _from_mapping(name: str, node: dict[str, Any], base_path: str) -> Job:
     made: Job = kind(**values, base_path=base_path)
     made._comment = node.get("comment")
     made._warnings = []
-    environment = getattr(made, "environment", None)
-    if environment is not None and not isinstance(environment, str) and not environment._base_path:
-        environment._base_path = base_path
+    give_folder(getattr(made, "environment", None), base_path)
     return made
 
 

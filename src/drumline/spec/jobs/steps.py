@@ -11,6 +11,7 @@ from drumline.spec.jobs.command import CommandComponent
 from drumline.spec.jobs.component import component_of, declare_inputs, fill_command
 from drumline.spec.jobs.parallel import SETTINGS, Parallel, ParallelComponent, to_command
 from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob
+from drumline.spec.parts.environment import give_folder
 from drumline.spec.parts.io import PATTERN
 from drumline.spec.paths import is_remote, resolve
 
@@ -32,26 +33,21 @@ def fill_component(node: Job, lookup: Lookup) -> Job:
     component = component_of(node, lookup)
     job = deepcopy(node)
     if isinstance(component, PipelineComponent):
-        return _pipeline(job if job.type == "pipeline" else _as_pipeline(job), component)
+        # A node need not say of which type its component is.
+        is_pipeline = job.type == "pipeline"
+        return _pipeline(
+            job if is_pipeline else _as(PipelineJob, job, without=("jobs", "settings")), component
+        )
     if isinstance(component, CommandComponent):
         if job.type != "command":
             raise SpecError(f"{component._label} is a command, and this a {job.type}")
         fill_command(job, component)
         return job
     if isinstance(component, ParallelComponent):
-        job = _parallel(job if job.type == "parallel" else _as_parallel(job), component)
+        job = _parallel(job if job.type == "parallel" else _as(Parallel, job), component)
     if job.type == "parallel":
         return to_command(job)  # type: ignore[arg-type]
     return job
-
-
-def _as_pipeline(job: Any) -> Any:
-    """Return a node as a pipeline, when it did not say of which type its component is."""
-    return _as(PipelineJob, job, without=("jobs", "settings"))
-
-
-def _as_parallel(job: Any) -> Any:
-    return _as(Parallel, job)
 
 
 def _as(kind: type[Any], job: Any, without: tuple[str, ...] = ()) -> Any:
@@ -69,8 +65,7 @@ def _parallel(job: Any, component: ParallelComponent) -> Job:
         job.task = deepcopy(component.task)
         if job.task.code and not is_remote(job.task.code):
             job.task.code = resolve(component, job.task.code)
-        if hasattr(job.task.environment, "_base_path"):
-            job.task.environment._base_path = job.task.environment._base_path or component.base_path
+        give_folder(job.task.environment, component.base_path)
     for name in (*SETTINGS, "resources"):
         if getattr(job, name) is None:
             setattr(job, name, deepcopy(getattr(component, name)))

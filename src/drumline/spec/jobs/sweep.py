@@ -14,7 +14,8 @@ from drumline.spec.jobs.job import DRUMLINE, READ_ONLY, VARIABLES, Job, RankProg
 from drumline.spec.kinds.fields import Any, Declared, Located, MadeOf, OrEmpty, field
 from drumline.spec.kinds.locations import check_file
 from drumline.spec.kinds.records import Record, list_fields
-from drumline.spec.kinds.values import Kind, ListOf, OneOf, Text, quote_node
+from drumline.spec.kinds.values import JSON_REFERENCE, Kind, ListOf, OneOf, Text, quote_node
+from drumline.spec.parts.environment import give_folder
 from drumline.spec.parts.resources import QUEUE_SETTINGS, RESOURCES, QueueSettings
 from drumline.spec.parts.search import (
     EARLY_TERMINATION,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from drumline.spec.jobs.component import Lookup
-    from drumline.spec.kinds.schemas import Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
 
@@ -80,6 +80,7 @@ class TrialKind(Kind):
     """The program of every trial: written out, or a component by reference."""
 
     word = "a mapping with 'command'"
+    json_choices = (JSON_REFERENCE, TRIAL)
 
     def adopt(self, value: Any) -> Any:
         return to_trial(value)
@@ -95,10 +96,6 @@ class TrialKind(Kind):
             return value
         report.add(f"{path} must be {self.word}, got {quote_node(node)}", node, path)
         return None
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        named = {"type": "string", "pattern": "^(azureml:|file:)"}
-        return {"anyOf": [named, schemas.make(TRIAL)]}
 
 
 def is_command(value: Any) -> bool:
@@ -131,9 +128,7 @@ def with_base_path(program: ParameterizedCommand, base_path: str) -> Parameteriz
     """Return a copy whose paths resolve against its own folder."""
     program = deepcopy(program)
     program._base_path = program._base_path or base_path
-    environment = program.environment
-    if environment is not None and not isinstance(environment, str) and not environment._base_path:
-        environment._base_path = program._base_path
+    give_folder(program.environment, program._base_path)
     return program
 
 

@@ -28,6 +28,10 @@ PRIMITIVES = ("string", "integer", "number", "boolean")
 """Types of inputs that a component declares; a job gives the value itself."""
 
 
+JSON_REFERENCE = {"type": "string", "pattern": "^(azureml:|file:)"}
+"""The JSON Schema of text that refers to something registered, or to a file."""
+
+
 def join(path: str, key: object) -> str:
     return f"{path}.{key}" if path else str(key)
 
@@ -76,6 +80,8 @@ class Kind:
     json_types: tuple[str, ...] = ()
     """Those that an editor should allow for a value that is not null. They may be more than ``take`` does, not less."""
     json_pattern = ""
+    json_choices: tuple[Kind | dict[str, Any], ...] = ()
+    """In place of types: the kinds, and schemas, of which a value has one."""
 
     def __init__(self, *, nullable: bool = False) -> None:
         self.nullable = nullable
@@ -106,6 +112,11 @@ class Kind:
 
     def json_schema(self, schemas: Schemas) -> dict[str, Any]:
         """Return what an editor should know of a value that is not null."""
+        if self.json_choices:
+            choices = [
+                schemas.make(choice) if isinstance(choice, Kind) else choice for choice in self.json_choices
+            ]
+            return {"anyOf": choices}
         types = {"type": self.json_types[0] if len(self.json_types) == 1 else list(self.json_types)}
         pattern = {"pattern": self.json_pattern} if self.json_pattern else {}
         return {**types, **pattern} if self.json_types else {}

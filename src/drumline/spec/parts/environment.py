@@ -11,6 +11,7 @@ from drumline.spec.kinds.fields import Any, Declared, Located, MadeOf, field
 from drumline.spec.kinds.locations import BuildPath, check_file, exists
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import (
+    JSON_REFERENCE,
     Anything,
     Integer,
     Kind,
@@ -198,6 +199,7 @@ class EnvironmentKind(Kind):
     """Inline, ``azureml:name[:version|@label]``, ``azureml://registries/...`` or ``file:...``."""
 
     word = "a mapping, 'azureml:<name>', 'azureml://registries/...' or 'file:<path>'"
+    json_choices = (JSON_REFERENCE, INLINE)
 
     def adopt(self, value: Any) -> Any:
         return to_environment(value)
@@ -244,10 +246,6 @@ class EnvironmentKind(Kind):
         values["_base_path"] = os.path.dirname(os.path.abspath(full))
         return values
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        named = {"type": "string", "pattern": "^(azureml:|file:)"}
-        return {"anyOf": [named, schemas.make(INLINE)]}
-
 
 def pin_paths(values: dict[str, Any], owner: HasBasePath) -> None:
     """Write the paths of an environment as plain data in full; they resolve against the folder of ``owner``."""
@@ -261,6 +259,12 @@ def pin_paths(values: dict[str, Any], owner: HasBasePath) -> None:
 def base_of(environment: Any, owner: HasBasePath) -> HasBasePath:
     """Return what the paths of an environment resolve against: its own folder if it has one, else its owner's."""
     return environment if getattr(environment, "_base_path", "") else owner
+
+
+def give_folder(environment: Any, folder: str) -> None:
+    """Let the paths of an environment that has no folder of its own resolve against this one."""
+    if isinstance(environment, Environment) and not environment._base_path:
+        environment._base_path = folder
 
 
 def settle_environment(

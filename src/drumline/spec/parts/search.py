@@ -344,6 +344,7 @@ class SamplingAlgorithmKind(Kind):
         super().__init__()
         self.by_type = ByType({name: PartRecord(kind) for name, kind in ALGORITHMS.items()})
         self.name = OneOf(*ALGORITHMS)
+        self.json_choices = (self.name, self.by_type)
 
     def adopt(self, value: Any) -> Any:
         value = ours(value)
@@ -360,9 +361,6 @@ class SamplingAlgorithmKind(Kind):
 
     def take(self, node: Node, path: str, report: Report) -> Any:
         return (self.by_type if isinstance(node, Mapping) else self.name).check(node, path, report)
-
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
-        return {"anyOf": [self.name.json_schema(schemas), schemas.make(self.by_type)]}
 
 
 class Objective(Part):

@@ -138,18 +138,16 @@ class JobViews(Operations):
         ``prefix``: whether lines begin with rank and node; None: if there are several ranks. Raises UsageError.
         """
         folder, out = lookup.folder_of(name), io.StringIO()
-        is_one = prefix is None and isinstance(rank, int)
+        prefix = bool(prefix) if isinstance(rank, int) else prefix
         try:
             if tail is not None and tail < 0:
                 raise UsageError(f"tail: {tail} is below 0", "tail=50")
-            choice = LogChoice(
-                attempt=attempt, tail=tail, since=times.parse_moment(since, "since") if since else 0.0
-            )
+            moment = times.parse_moment(since, "since") if since else 0.0
+            choice = LogChoice(attempt=attempt, tail=tail, since=moment)
             choice = check_choice(folder, choice, "" if rank is None else str(rank), "")
             with Matcher(grep) if grep is not None else nullcontext() as matcher:
                 choice = choice._replace(matcher=matcher)
-                view = LogView(out, choice, timestamps=timestamps, prefix=False if is_one else prefix)
-                print_logs(folder, view)
+                print_logs(folder, LogView(out, choice, timestamps=timestamps, prefix=prefix))
         except UsageError as error:
             # What the command line calls a flag is an argument here.
             raise UsageError(error.message.removeprefix("--"), error.hint) from None

@@ -36,7 +36,8 @@ from drumline.control.facts.steps import (
     summarize_steps,
 )
 from drumline.control.jobs.lookup import folder_of, read_plan
-from drumline.control.logs.merged import group_looks, read_looks
+from drumline.control.logs.log_history import read_looks
+from drumline.control.logs.merged import group_looks
 from drumline.control.times import utc
 
 if TYPE_CHECKING:

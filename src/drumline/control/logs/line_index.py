@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.record import NamedTuple
 from drumline.control import terminal
-from drumline.control.logs.rank_log import open_existing
+from drumline.control.logs.rank_log import open_existing, read_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -110,10 +110,7 @@ class LineIndex:
             if known.st_ino != self._inode or known.st_size < self.size:
                 self._reset(known.st_ino)
             self.changed = known.st_mtime
-            while self.size < known.st_size:
-                data = os.pread(descriptor, min(_CHUNK, known.st_size - self.size), self.size)
-                if not data:
-                    break
+            for data in read_range(descriptor, self.size, known.st_size, _CHUNK):
                 self._look_for_error(data)
                 self._add(data)
                 if time.monotonic() > deadline and self.size < known.st_size:
@@ -202,11 +199,7 @@ class LineIndex:
 
 def _split(descriptor: int, begin: int, end: int) -> Iterator[LogLine]:
     text, length = b"", 0
-    while begin < end:
-        data = os.pread(descriptor, min(BLOCK, end - begin), begin)
-        if not data:
-            break
-        begin += len(data)
+    for data in read_range(descriptor, begin, end, BLOCK):
         *parts, rest = data.split(b"\n")
         for part in parts:
             yield LogLine(*_extend(text, length, part))

@@ -304,7 +304,9 @@ def find_divergence(name: str, rank: int, attempt: int | None = None) -> dict[st
     own = logs.find(rank)
     merged = merge(logs)
     label = logs.files[own].label
-    peers = _choose_peers(merged, own)
+    others = [log for log, count in enumerate(merged.counts) if log != own and count]
+    # Some that have said something, spread over all of them.
+    peers = others[:: max(1, len(others) // _MOST_PEERS)][:_MOST_PEERS]
     if not peers:
         return _tell(f"rank {label} has no other rank to be compared with", None, None)
     deadline = time.monotonic() + LIMIT_S
@@ -343,13 +345,6 @@ def _tell_of_end(merged: MergedLog, own: int, peers: list[int]) -> dict[str, Any
 
 def _tell(sentence: str, number: int | None, line: int | None) -> dict[str, Any]:
     return {"sentence": sentence, "n": number, "line": line}
-
-
-def _choose_peers(merged: MergedLog, own: int) -> list[int]:
-    """Choose ranks that have said something, spread over all of them."""
-    others = [log for log, count in enumerate(merged.counts) if log != own and count]
-    step = max(1, len(others) // _MOST_PEERS)
-    return others[::step][:_MOST_PEERS]
 
 
 def _read_forms(index: LineIndex, count: int, deadline: float) -> Iterator[tuple[int, int, bytes]]:

@@ -119,8 +119,11 @@ class History:
             self._open[task.label] = descriptor
         elif descriptor is not None:
             os.close(descriptor)
-        if self._choice.tail is not None:
-            self._keep_tail(files, self._choice.tail)
+        if (tail := self._choice.tail) is not None:
+            for file in reversed(files):
+                with rank_log.open_existing(file.path) as log:
+                    if log is not None:
+                        file.begin, tail = find_tail(log, file.begin, file.end, tail, self._choice.matcher)
         return _Rank(task.label, node, files)
 
     def _describe(self, path: str, descriptor: int, attempt: int, node: int, rank: int) -> _File:
@@ -142,13 +145,6 @@ class History:
             self._times[key] = read_stretches(self._folder.log_times_path(attempt, node), since)
         return self._times[key]
 
-    def _keep_tail(self, files: list[_File], count: int) -> None:
-        for file in reversed(files):
-            with rank_log.open_existing(file.path) as descriptor:
-                if descriptor is not None:
-                    tail = find_tail(descriptor, file.begin, file.end, count, self._choice.matcher)
-                    file.begin, count = tail
-
     # ---------------------------------------------------------------- reading
 
     def _read(self, rank: _Rank, chunk: int) -> Iterator[tuple[int, float, Block]]:
@@ -162,7 +158,7 @@ def _read_lines(descriptor: int, file: _File, chunk: int) -> Iterator[tuple[floa
     """Return whole lines with the time of the last of their bytes; one that is not whole gets its newline."""
     rest = bytearray()
     for stretch in cut_stretches(file.known, file.begin, file.end, file.changed):
-        for data in _read_range(descriptor, stretch.begin, stretch.end, chunk):
+        for data in rank_log.read_range(descriptor, stretch.begin, stretch.end, chunk):
             cut = data.rfind(b"\n") + 1
             if cut:
                 yield stretch.time, bytes(rest) + data[:cut]
@@ -173,15 +169,6 @@ def _read_lines(descriptor: int, file: _File, chunk: int) -> Iterator[tuple[floa
                 del rest[: rank_log.RAW_LINE_LIMIT]
     if rest:
         yield file.changed, bytes(rest) + b"\n"
-
-
-def _read_range(descriptor: int, begin: int, end: int, chunk: int) -> Iterator[bytes]:
-    while begin < end:
-        data = os.pread(descriptor, min(chunk, end - begin), begin)
-        if not data:
-            return  # Somebody has cut the file.
-        begin += len(data)
-        yield data
 
 
 def find_line_end(descriptor: int, upto: int) -> int:
@@ -255,9 +242,15 @@ class Stretch(NamedTuple):
     time: float
 
 
+def read_looks(path: str) -> bytes:
+    """Return the whole lines of a node's file of times; empty without one."""
+    data = read_plain(path, _MOST_BYTES)
+    return data[: data.rfind(b"\n") + 1]
+
+
 def read_stretches(path: str, since: float = 0.0) -> Mapping[int, list[Stretch]]:
     """Return what the looks of an agent say of each rank's log, by rank; ``since``: only looks from then on."""
-    data = read_plain(path, _MOST_BYTES)
+    data = read_looks(path)
     found: defaultdict[int, list[Stretch]] = defaultdict(list)
     for line in data[_find_line(data, since) :].splitlines(keepends=True):
         look = log_times.from_line(line)
@@ -299,15 +292,16 @@ def _find_line(data: bytes, since: float) -> int:
     while low < high:
         begin = data.rfind(b"\n", low, (low + high) // 2) + 1 or low
         end = data.find(b"\n", begin, high) + 1 or high
-        if _read_time(data[begin : begin + 20]) < since:
+        if read_time(data, begin) < since:
             low = end
         else:
             high = begin
     return low
 
 
-def _read_time(line: bytes) -> float:
+def read_time(looks: bytes, begin: int) -> float:
+    """Return the time of the look whose line begins there; 0 where there is none."""
     try:
-        return float(line.split(None, 1)[0])
+        return float(looks[begin : begin + 24].split(None, 1)[0])
     except (ValueError, IndexError):
         return 0.0

@@ -17,12 +17,12 @@ from array import array
 from typing import TYPE_CHECKING
 
 from drumline.contract.errors import UsageError
-from drumline.contract.folder import read_plain
 from drumline.contract.record import NamedTuple
+from drumline.control.answer_cache import stamp_files
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import folder_of, read_plan
 from drumline.control.logs.line_index import LineIndex, index_of
-from drumline.control.logs.log_history import History
+from drumline.control.logs.log_history import History, read_looks, read_time
 from drumline.control.logs.printer import LogChoice, prefix_of, put_behind
 from drumline.control.logs.rank_log import find_path, list_ranks
 from drumline.control.logs.view import choose_labels
@@ -164,7 +164,6 @@ class MergedLog:
 INTERVAL_S = 1.0
 """About once in this time an agent looks; in jobs of many days more rarely."""
 
-_MOST_BYTES = 256 << 20
 _SIZES = re.compile(rb" (\d{1,18}):(\d{1,18})\+\d{1,18}(?=[ \n])")
 
 
@@ -175,16 +174,10 @@ class Sizes(NamedTuple):
     by_rank: dict[int, int]
 
 
-def read_looks(path: str) -> bytes:
-    """Return the whole lines of a node's file; empty without one."""
-    data = read_plain(path, _MOST_BYTES)
-    return data[: data.rfind(b"\n") + 1]
-
-
 def measure_span(looks: bytes) -> tuple[float, float]:
     """Return the times of the first and the last look; zeros without any."""
     last = looks.rfind(b"\n", 0, len(looks) - 1) + 1
-    return _read_time(looks, 0), _read_time(looks, last)
+    return read_time(looks, 0), read_time(looks, last)
 
 
 def group_looks(looks: bytes, width_s: float) -> Iterator[Sizes]:
@@ -192,7 +185,7 @@ def group_looks(looks: bytes, width_s: float) -> Iterator[Sizes]:
     begin = end = 0
     cell, when = -1, 0.0
     while end < len(looks):
-        now = _read_time(looks, end)
+        now = read_time(looks, end)
         number = int(now // width_s)
         if number != cell and end > begin:
             yield Sizes(when, _read_sizes(looks[begin:end]))
@@ -206,13 +199,6 @@ def group_looks(looks: bytes, width_s: float) -> Iterator[Sizes]:
 def _read_sizes(lines: bytes) -> dict[int, int]:
     """Return the last size of each rank."""
     return {int(rank): int(size) for rank, size in _SIZES.findall(lines)}
-
-
-def _read_time(looks: bytes, begin: int) -> float:
-    try:
-        return float(looks[begin : begin + 24].split(None, 1)[0])
-    except (ValueError, IndexError):
-        return 0.0
 
 
 # The logs of a job that a viewer has chosen: of some ranks or nodes, in one attempt.
@@ -280,7 +266,7 @@ def find_logs(name: str, chosen: ChosenLogs) -> JobLogs:
     return JobLogs(folder, number, sorted(files))
 
 
-_merged: dict[tuple[object, ...], tuple[object, MergedLog]] = {}
+_merged: dict[tuple[object, ...], tuple[str, MergedLog]] = {}
 _merged_lock = threading.Lock()
 
 
@@ -289,7 +275,7 @@ def merge(logs: JobLogs, limit_s: float = READ_S) -> MergedLog:
     nodes = {file.node for file in logs.files}
     looks = {node: logs.folder.log_times_path(logs.attempt, node) for node in nodes}
     key = (logs.folder.path, logs.attempt, tuple(file.rank for file in logs.files))
-    stamp = tuple(map(_stamp, [*(file.path for file in logs.files), *looks.values()]))
+    stamp = stamp_files([*(file.path for file in logs.files), *looks.values()])
     known = _merged.get(key)
     if known is not None and known[0] == stamp and known[1].is_whole:
         return known[1]
@@ -300,14 +286,6 @@ def merge(logs: JobLogs, limit_s: float = READ_S) -> MergedLog:
         if len(_merged) > _MOST_KEPT:
             del _merged[next(iter(_merged))]
     return merged
-
-
-def _stamp(path: str) -> tuple[int, int, int] | None:
-    try:
-        known = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return None
-    return known.st_ino, known.st_size, known.st_mtime_ns
 
 
 # all of the logs as one text

@@ -359,6 +359,16 @@ def open_existing(path: str) -> Iterator[int | None]:
         os.close(descriptor)
 
 
+def read_range(descriptor: int, begin: int, end: int, chunk: int = CHUNK) -> Iterator[bytes]:
+    """Yield what a log has from one place to another, at most ``chunk`` bytes at a time."""
+    while begin < end:
+        data = os.pread(descriptor, min(chunk, end - begin), begin)
+        if not data:
+            return  # Somebody has cut the file.
+        begin += len(data)
+        yield data
+
+
 def read_end(path: str, count: int) -> bytes:
     """Return the last bytes of a log, at most ``count``; empty where there is none."""
     with open_existing(path) as descriptor, contextlib.suppress(OSError):

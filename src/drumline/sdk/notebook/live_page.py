@@ -11,6 +11,7 @@ from drumline.contract.outcome import fold
 from drumline.contract.words import format_size
 from drumline.control.facts.job import JobFacts
 from drumline.control.facts.metrics import MetricsReader
+from drumline.control.jobs.lookup import find_plan
 from drumline.control.logs import printer, stream
 from drumline.sdk.notebook.notebook_page import render_job
 
@@ -56,12 +57,13 @@ def describe_preparation(outcome: Outcome) -> str:
 
 
 class LivePage:
-    """The page of a job in the cell's output. Lines that are written to it are the last lines of the log."""
+    """The page of a job in the cell's output, a text stream: what is written to it are the last lines of the log."""
 
     def __init__(self, folder: RunFolder) -> None:
         from IPython.display import HTML, display
 
         self._folder = folder
+        self._plan = find_plan(folder)
         self._make_html = HTML
         self._lines: deque[str] = deque(maxlen=_LAST_LINES)
         self._rest = ""
@@ -72,8 +74,6 @@ class LivePage:
         self._shown: Markup | None = None
         self._handle: Any = display(HTML(""), display_id=True)
         self.draw()
-
-    # what the printer of a stream asks of a text stream
 
     def write(self, text: str) -> int:
         *whole, self._rest = (self._rest + text).split("\n")
@@ -95,6 +95,7 @@ class LivePage:
             self._series = self._metrics.look(_METRICS_S).series if outcome.started else []
             self._next_metrics = time.monotonic() + _METRICS_PAUSE_S
         facts = JobFacts(self._folder, outcome)
+        facts.plan = self._plan
         page = render_job(facts, self._series, tuple(self._lines), describe_preparation(outcome))
         if page != self._shown:
             self._shown = page

@@ -11,7 +11,7 @@ from drumline.contract.errors import NotFoundError
 from drumline.control.logs import line_queries, merged
 from drumline.control.logs.line_queries import Wanted
 from drumline.control.logs.merged import ChosenLogs, find_logs
-from drumline.control.logs.rank_log import open_log
+from drumline.control.logs.rank_log import open_log, read_range
 from drumline.control.times import parse_moment
 from drumline.studio.answers import attachment
 from drumline.studio.queries import query
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
     from starlette.responses import Response
-
-_CHUNK = 1 << 18
 
 
 def _choose(request: Request) -> ChosenLogs:
@@ -83,10 +81,7 @@ def download_log(request: Request) -> Response:
 def _read_now(file: BinaryIO) -> Iterator[bytes]:
     """Yield what is there by now of a log that may grow."""
     with file:
-        left = os.fstat(file.fileno()).st_size
-        while left > 0 and (data := file.read(min(left, _CHUNK))):
-            left -= len(data)
-            yield data
+        yield from read_range(file.fileno(), 0, os.fstat(file.fileno()).st_size)
 
 
 ROUTES = [

@@ -152,8 +152,14 @@ def test_every_name_of_a_module_has_a_row(heading):
     module = importlib.import_module(MODULES[heading])
     rows = verdicts(heading)
     assert set(module.__all__) - rows.keys() == set()
+    assert {name for name in rows if _is_there(module, name)} - {*module.__all__, "dsl"} == set()
     for name, verdict in rows.items():
         assert _is_there(module, name) == (verdict != REFUSED), name
+
+
+def test_the_exceptions_that_scripts_import_are_there():
+    names = "MlException ValidationException JobException UserErrorException ResourceNotFoundError"
+    assert {*names.split()} <= {*importlib.import_module("drumline.exceptions").__all__}
 
 
 def _is_there(module, name):

@@ -21,12 +21,24 @@ _EXTRAS_BY_SERVICE: dict[str, tuple[str, str]] = {
 """The package that reads a service, and the extra that brings it; web servers need neither."""
 
 
-def missing_for(uri: str) -> Optional[tuple[str, str]]:
-    """Return the package that this installation lacks to read or write there, and its extra; None: nothing."""
+def missing_for(uri: str, *, reads_file: bool = False) -> Optional[tuple[str, str]]:
+    """
+    Return the package that this installation lacks to read or write there, and its extra; None: nothing.
+
+    reads_file: a file is to be read, not a folder: a public one at a web address is read without the service's package.
+    """
     from importlib.util import find_spec
 
-    needed = _EXTRAS_BY_SERVICE.get(uris.parse_uri(uri).service)
-    return needed if needed and find_spec(needed[0]) is None else None
+    place = uris.parse_uri(uri)
+    needed = _EXTRAS_BY_SERVICE.get(place.service)
+    if needed is None or (reads_file and is_web_file(place)) or find_spec(needed[0]) is not None:
+        return None
+    return needed
+
+
+def is_web_file(place: uris.Place) -> bool:
+    """Return whether a web server could read the place: a blob of Azure at its https address."""
+    return place.service == uris.AZURE and place.uri.lower().startswith("https://")
 
 
 def install_line(extra: str) -> str:

@@ -11,13 +11,14 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
-from drumline.contract.errors import SpecError
+from drumline.contract.errors import PlanError, Problem, SpecError
 from drumline.control.facts import description
 from drumline.control.jobs import job_folders, lookup
 from drumline.control.jobs.ending import cancel
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs import printer, stream
 from drumline.control.submission.run_folder import forget_stored_name, name_taken
+from drumline.sdk.compute_operations import FinishedPoller
 from drumline.sdk.job_list import JobList
 from drumline.sdk.job_views import JobViews, Poller, job_failed
 from drumline.sdk.notebook.notebook_kernel import describe_interrupt, is_kernel
@@ -185,6 +186,11 @@ class JobOperations(JobViews):
 
         print_warnings(need.what for need in pruning.delete_jobs([name]).needs)
 
+    def begin_delete(self, name: str, **kwargs: Any) -> FinishedPoller[None]:
+        """Delete it, as ``delete``."""
+        self.delete(name)
+        return FinishedPoller(None)
+
     def archive(self, name: str) -> None:
         job_folders.set_archived(name, archived=True)
 
@@ -217,8 +223,19 @@ class JobOperations(JobViews):
         return description.show_services(name)
 
     def validate(self, job: Command, *, raise_on_failure: bool = False, **kwargs: Any) -> ValidationResult:
-        """Return every problem; raise SpecError with them when asked to."""
+        """
+        Return every problem: Azure's verdict, and where that is good, what ``create_or_update`` would refuse here.
+
+        Raises SpecError with them when asked to.
+        """
         result = validate(job)
+        if result.passed:
+            from drumline.control.submission import driven
+
+            try:
+                driven.warnings_of(job)
+            except (PlanError, SpecError) as error:
+                result.problems += error.problems or (Problem(error.message),)
         if raise_on_failure and not result.passed:
             raise SpecError(list(result.problems))
         return result

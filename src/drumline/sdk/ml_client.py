@@ -124,6 +124,10 @@ class MLClient:
                 raise NotSupportedError(name)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    def __repr__(self) -> str:
+        names = ("subscription_id", "resource_group_name", "workspace_name")
+        return f"MLClient({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
     def begin_create_or_update(self, entity: Any, **kwargs: Any) -> FinishedPoller[Any]:
         """Attach a compute, as ``compute.begin_create_or_update``; make a workspace, as ``workspaces.begin_create``."""
         entity = translate_object(entity)

@@ -22,7 +22,7 @@ class PipelineBuilder:
     def owner_of(self, output: Any) -> tuple[Any, str] | None:
         """Return the node that has just this output, and the output's name."""
         for node in self.nodes:
-            for name, mine in (node.outputs or {}).items():
+            for name, mine in node.outputs._with_replaced() if node.outputs else ():
                 if mine is output:
                     return node, name
         return None

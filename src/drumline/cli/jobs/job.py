@@ -197,6 +197,7 @@ def _validate_arguments(parser: Parser) -> None:
 
 def _validate(arguments: Namespace) -> int:
     """Report Azure's verdict. Jobs that Azure accepts and ``create`` would refuse get a warning."""
+    from drumline.control.submission import driven
     from drumline.spec.jobs.validate import validate
 
     job = load_job_file(arguments.file, arguments.set)
@@ -205,14 +206,7 @@ def _validate(arguments: Namespace) -> int:
         raise SpecError(list(result.problems))
     warnings = list(result.warnings)
     try:
-        if job.type in ("command", "parallel"):
-            from drumline.control.submission import planning
-
-            warnings += planning.plan(job, check=False).warnings
-        else:
-            from drumline.control.submission import driven
-
-            warnings += driven.warnings_of(job)
+        warnings += driven.warnings_of(job)
     except (PlanError, SpecError) as error:
         for problem in error.problems or (Problem(error.message),):
             where = f"{problem.where}: " if problem.where else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import DAMAGED, DamagedError, DrumlineError, NotFoundError
+from drumline.contract.errors import DAMAGED, DamagedError, DrumlineError, NotFoundError, UsageError
 from drumline.contract.folder import (
     WORKSPACE,
     RunFolder,
@@ -28,8 +28,15 @@ _DEEPEST = 100
 """Levels of a job file."""
 
 
-def folder_of(name: str) -> RunFolder:
-    """Return the run folder of a job. Raises NotFoundError, with its workspace or a similar name as a hint."""
+def folder_of(name: str | None) -> RunFolder:
+    """
+    Return the run folder of a job. Raises NotFoundError, with its workspace or a similar name as a hint.
+
+    UsageError for None, the name of a job that was not submitted.
+    """
+    if name is None:
+        what = "a job's name is text, and this is None"
+        raise UsageError(what, "create_or_update returns the job that has one")
     folder = RunFolder.for_job(name)
     is_name = "/" not in name and name not in ("", ".", "..")
     if not is_name or not folder.exists():

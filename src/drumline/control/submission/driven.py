@@ -67,7 +67,9 @@ def prepare(job: Job, *, validate: bool = True) -> tuple[dict[str, Any], list[st
 
 
 def warnings_of(job: Job) -> list[str]:
-    """Return those of ``prepare``, without taking the code of a pipeline. Raises as that does."""
+    """Return those of a job, without taking the code of a pipeline. Raises SpecError, PlanError for what cannot run."""
+    if job.type in ("command", "parallel"):
+        return list(plan(job, check=False).warnings)  # type: ignore[arg-type]
     if job.type == "sweep":
         return prepare(job)[1]
     return check_pipeline(job)[1]  # type: ignore[arg-type]

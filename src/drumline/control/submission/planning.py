@@ -116,12 +116,12 @@ def _add_receivers(job: Command, planned: Plan) -> Plan:
 
 def _check_extras(planned: Plan) -> None:
     """Raise PlanError for remote data that this installation cannot read or write."""
-    remote = [(one.name, one.uri) for one in planned.fetches]
-    for name, uri in [*remote, *((one.name, one.uri) for one in planned.uploads)]:
+    reads = [(fetch.name, fetch.uri, fetch.kind == "file") for fetch in planned.fetches]
+    for name, uri, reads_file in [*reads, *((upload.name, upload.uri, False) for upload in planned.uploads)]:
         from drumline.contract import extras
         from drumline.contract.hiding import hide_secrets
 
-        missing = extras.missing_for(uri)
+        missing = extras.missing_for(uri, reads_file=reads_file)
         if missing:
             what = f"{name}: {hide_secrets(uri)} needs the package {missing[0]}, which is not installed"
             raise PlanError(what, extras.install_line(missing[1]), path=name)

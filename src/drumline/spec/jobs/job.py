@@ -7,11 +7,11 @@ from copy import deepcopy
 
 from drumline.contract.errors import SpecError, hide_passwords
 from drumline.spec import builder
-from drumline.spec.entity import fill, plain, write_yaml
+from drumline.spec.entity import Attributes, fill, plain, write_yaml
 from drumline.spec.hints import add_place, refuse_unknown
 from drumline.spec.kinds.fields import Any, Declared, Located, MadeOf, OrEmpty, field
 from drumline.spec.kinds.locations import Code
-from drumline.spec.kinds.records import Record, list_kinds
+from drumline.spec.kinds.records import MapInto, Record, list_kinds
 from drumline.spec.kinds.values import (
     Anything,
     Flag,
@@ -62,6 +62,16 @@ _FLAT = tuple(
 """Keywords of ``command()`` that a job does not keep as they are."""
 
 
+class Tags(Attributes):
+    """Tags or properties. In Python the values may be anything, as azure-ai-ml takes them; those of a file are text."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        super().__setitem__(name, value if value is None else str(value))
+
+
+TAGS = MapInto(Text(nullable=True), Tags)
+
+
 class Job(Located):
     """
     ``status``, ``studio_url`` and the other read-only attributes are set by whoever stores the
@@ -77,12 +87,8 @@ class Job(Located):
         _TEXT, "The experiment, a group of jobs; default: the name of the folder.", default=None
     )
     description: str | None = field(_TEXT, "A text of your own.", default=None)
-    tags: OrEmpty[dict[str, str]] = field(
-        MapOf(Text(nullable=True)), "Names and values of your own.", factory=dict
-    )
-    properties: OrEmpty[dict[str, str]] = field(
-        MapOf(Text(nullable=True)), "Names and values that programs set.", factory=dict
-    )
+    tags: OrEmpty[dict[str, str]] = field(TAGS, "Names and values of your own.", factory=Tags)
+    properties: OrEmpty[dict[str, str]] = field(TAGS, "Names and values that programs set.", factory=Tags)
     inputs: MadeOf[Inputs] = field(INPUTS, factory=Inputs, last=True)
     outputs: MadeOf[Outputs] = field(OUTPUTS, factory=Outputs, last=True)
     compute: str | None = field(

@@ -18,7 +18,13 @@ from drumline.spec.kinds.fields import Any, Declared, MadeOf, OrEmpty, field
 from drumline.spec.kinds.locations import Code
 from drumline.spec.kinds.records import Part, PartRecord
 from drumline.spec.kinds.values import Anything, Integer, ListOf, OneOf, Text, VersionText
-from drumline.spec.parts.environment import EnvironmentKind, base_of, settle_environment, to_environment
+from drumline.spec.parts.environment import (
+    EnvironmentKind,
+    base_of,
+    give_folder,
+    settle_environment,
+    to_environment,
+)
 from drumline.spec.parts.resources import LOOSE_RESOURCES, RESOURCES, JobResourceConfiguration, RetrySettings
 from drumline.spec.paths import is_remote, resolve
 
@@ -267,6 +273,7 @@ def to_command(job: Parallel) -> Command:
         )
     for name in _KEPT:
         object.__setattr__(made, name, getattr(job, name))
+    give_folder(made.environment, job.base_path)
     made.tags, made.properties = dict(job.tags), dict(job.properties)
     for name in _PRIVATE:
         object.__setattr__(made, name, getattr(job, name))

@@ -11,7 +11,7 @@ from drumline.spec import builder
 from drumline.spec.entity import fill
 from drumline.spec.entity_types import JOB_TYPES, job_class
 from drumline.spec.foreign_parts import ours
-from drumline.spec.jobs.component import Component
+from drumline.spec.jobs.component import Component, class_of
 from drumline.spec.jobs.job import Job, to_dict
 from drumline.spec.kinds.fields import Any, Declared, MadeOf, field
 from drumline.spec.kinds.records import Record, list_fields
@@ -170,9 +170,14 @@ class PipelineComponent(Component):
 
 def _plain_nodes(jobs: dict[str, Any], base_path: str, *, absolute: bool) -> dict[str, Any]:
     """Return the nodes of a pipeline that lies in ``base_path``; one from another folder has absolute paths."""
-    return {
-        name: to_dict(node, absolute=absolute or node.base_path != base_path) for name, node in jobs.items()
-    }
+    values = {}
+    for name, node in jobs.items():
+        is_absolute = absolute or node.base_path != base_path
+        values[name] = to_dict(node, absolute=is_absolute)
+        if is_absolute and isinstance(values[name].get("component"), dict):
+            written = {key: value for key, value in values[name]["component"].items() if key != "type"}
+            values[name]["component"] = class_of(written)(**written, base_path=node.base_path)._file()
+    return values
 
 
 def to_nodes(jobs: dict[str, Any] | None, base_path: str) -> dict[str, Any]:

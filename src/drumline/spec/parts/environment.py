@@ -243,7 +243,7 @@ class EnvironmentKind(Kind):
         if values is None or isinstance(values, str):
             return values
         full = os.path.join(report.base_path, value.removeprefix("file:"))
-        values["_base_path"] = os.path.dirname(os.path.abspath(full))
+        pin_paths(values, Environment(base_path=os.path.dirname(os.path.abspath(full))))
         return values
 
 

@@ -118,7 +118,13 @@ class Outputs(Attributes):
     """The outputs of a job; ``None`` and dictionaries become an ``Output``."""
 
     def __setitem__(self, name: str, value: Any) -> None:
+        if name in self:
+            self.__dict__.setdefault("_replaced", []).append((name, self[name]))
         super().__setitem__(name, to_output(name, value))
+
+    def _with_replaced(self) -> list[tuple[str, Any]]:
+        """Return each output with its name, and those that it has replaced: who took one has this output still."""
+        return [*self.items(), *self.__dict__.get("_replaced", ())]
 
 
 class Literal(Kind):
@@ -294,7 +300,7 @@ def to_output(name: str, value: Any) -> Output:
     raise SpecError(f"output {name!r} cannot be of type {kind!r}", "give Output(...) or a mapping")
 
 
-PATTERN = re.compile(r"\$\{\{\s*(\S*?)\s*\}\}")
+PATTERN = re.compile(r"\$\{\{\s*([^\s{}]*)\s*\}\}")
 
 RESERVED_OUTPUTS = ("default", "artifacts")
 """Of every job: its ``outputs`` folder, and all that it logged and kept."""

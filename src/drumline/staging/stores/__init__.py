@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import uris
+from drumline.contract import extras, uris
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,5 +25,8 @@ def open_store(place: Place, credentials: Mapping[str, Any] | None = None) -> St
 
     Raises NodeError, for a package that is not installed too.
     """
-    store: Store = import_module(f"{__name__}.{_MODULES[place.service]}").open_store(place, credentials)
+    service = place.service
+    if credentials is None and extras.is_web_file(place) and extras.missing_for(place.uri):
+        service = uris.HTTP
+    store: Store = import_module(f"{__name__}.{_MODULES[service]}").open_store(place, credentials)
     return store

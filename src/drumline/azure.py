@@ -207,9 +207,9 @@ def _adopt(names: dict[str, Any]) -> None:
 class _Finder:
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        top, _, rest = name.partition(".")
+        top = name.partition(".")[0]
         if top == "azureml":
-            return find_v1(name, path) if rest.partition(".")[0] in _OURS_OF_V1 or not rest else None
+            return find_v1(name, path)
         if top != "azure" or (name not in _ANSWERS and name not in _NAMESPACES):
             return None
         installed = PathFinder.find_spec(name, path)
@@ -221,7 +221,9 @@ class _Finder:
 
 
 def find_v1(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
-    """Find a module of ``azureml``, which is a package of names whatever is installed."""
+    """Find a module of ``azureml``, which is a package of names whatever is installed; None: it is not ours."""
+    if name != "azureml" and name.split(".")[1] not in _OURS_OF_V1:
+        return None
     return _make_spec(name, PathFinder.find_spec(name, path) if name == "azureml" else None)
 
 

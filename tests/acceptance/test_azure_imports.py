@@ -77,7 +77,7 @@ def place(tmp_path):
 
 def run_python(place, *words, **variables):
     """Run ``drumline python`` there."""
-    command = (sys.executable, "-m", "drumline", "python", *words)
+    command = (sys.executable, "-P", "-m", "drumline", "python", *words)
     environ = {**os.environ, **variables}
     done = subprocess.run(command, cwd=place, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -117,6 +117,13 @@ def write_azures_imports(text):
 def test_the_guide_with_the_imports_that_it_says_to_change(tmp_path):
     python = (sys.executable, "-m", "drumline", "python")
     guides.follow("tutorials/from-azure-ml", tmp_path, rewrite=write_azures_imports, python=python)
+
+
+@pytest.mark.parametrize("words", [["python"], ["azure", "python"]])
+def test_options_behind_the_word_are_the_programs(cli, place, words):
+    options = ["--debug", "--color", "red", "--", "--help"]
+    done = cli(*words, "-c", "import sys; print(sys.argv[1:])", *options, cwd=place)
+    assert done.out == f"{options}\n", done.err
 
 
 def test_names_that_azure_lacks_too_are_told_at_the_import(place):
@@ -202,11 +209,27 @@ def test_the_run_of_an_installed_azureml_core_is_the_jobs(cli, place):
     assert json.loads(cli("job", "metrics", "-n", "job", "-o", "json").out)[0]["last"] == 0.25
 
 
+def test_ranks_find_what_is_installed_of_azure_whoever_submits(cli, place, monkeypatch):
+    """A rank may have real credentials; and what ``azureml-mlflow`` and others install is not ours to answer."""
+    monkeypatch.setenv("DRUMLINE_AZURE", "1")
+    program = (
+        "import subprocess, sys\n"
+        "for name in ('azure.identity', 'azureml.mlflow', 'azureml.core'):\n"
+        "    done = subprocess.run([sys.executable, '-c', 'import ' + name], stderr=subprocess.DEVNULL)\n"
+        "    print(name, done.returncode)\n"
+    )
+    done = cli("run", "--", "python", "-c", program, cwd=place)
+    assert done.out.splitlines()[:3] == ["azure.identity 1", "azureml.mlflow 1", "azureml.core 0"], done.err
+
+
 AZ = [
     ("az account show --query id -o tsv", 0, "local"),
     ("az account get-access-token --resource https://ml.azure.com --query tokenType -o tsv", 0, "Bearer"),
     ("az login --identity", 0, "there is no cloud"),
     ("az account set -s mine", 0, "there is no cloud"),
+    ("az login -p secret -u me", 0, "az login: nothing"),
+    ("az storage --account-key secret list", 2, "az storage: Drumline"),
+    ("DRUMLINE_HOME=$PWD/home az storage blob list", 2, "no other az is on the PATH"),
     ("az extension add -n ml -y", 0, "there is no cloud"),
     ("az configure --defaults group=g workspace=vision", 0, ""),
     ("az ml job show -n not_there", 3, "there is no job 'not_there'"),
@@ -216,8 +239,9 @@ AZ = [
 
 def test_az_answers_what_scripts_ask(place):
     program = "import os, sys; os.dup2(1, 2); os.execl('/bin/sh', 'sh', '-c', sys.argv[1])"
+    (place / "argparse.py").write_text("raise SystemExit('of the folder')")
     for line, code, words in AZ:
-        command = (sys.executable, "-m", "drumline", "python", "-c", program, line)
+        command = (sys.executable, "-P", "-m", "drumline", "python", "-c", program, line)
         done = subprocess.run(
             command,
             cwd=place,
@@ -225,11 +249,12 @@ def test_az_answers_what_scripts_ask(place):
             capture_output=True,
             text=True,
             check=False,
+            timeout=60,
         )
         assert (done.returncode, words in done.stdout) == (code, True), (line, done.stdout, done.stderr)
     az = place / "real" / "az"
     az.parent.mkdir()
-    az.write_text('#!/bin/sh\necho "real: $*"\n')
+    az.write_text('#!/bin/sh\necho "real: $*$DRUMLINE_AZURE"\n')
     az.chmod(0o700)
     path = f"{az.parent}{os.pathsep}/usr/bin:/bin"
     assert run_python(place, "-c", program, "az storage blob list", PATH=path) == "real: storage blob list\n"

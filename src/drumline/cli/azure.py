@@ -6,11 +6,13 @@ import os
 import shlex
 import shutil
 import sys
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli.arguments import Parser, add_output, run_verb
 from drumline.contract.errors import UsageError
-from drumline.contract.folder import base_home, private_folder, write_whole
+from drumline.contract.folder import private_folder, write_whole
+from drumline.contract.ownership import make_home
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -49,32 +51,28 @@ def main(argv: list[str]) -> int:
     if words == ["python"] and rest[:1] not in (["-h"], ["--help"]):
         return _run([sys.executable, *rest])
     if words == ["notebook"] and rest[:1] not in (["-h"], ["--help"]):
-        return _run([sys.executable, "-m", _find_notebook(), *rest])
+        # Not with the modules that lie in the folder of a downloaded notebook.
+        return _run([sys.executable, "-P", "-m", _find_notebook(), *rest])
     return run_verb("azure", "Run programs that are written for Azure's SDKs and for az ml.", VERBS, argv)
 
 
 def _run(words: list[str]) -> int:
     """Become a program for which Azure's modules are answered, and ``az`` too."""
-    folder = os.path.join(base_home(), "bin")
+    folder = os.path.join(make_home(), "bin")
     private_folder(folder)
-    write_whole(
-        os.path.join(folder, "az"), _AZ.format(drumline=shlex.join([sys.executable, "-m", "drumline"]))
-    )
-    os.chmod(os.path.join(folder, "az"), 0o700)
+    drumline = shlex.join([sys.executable, "-P", "-m", "drumline"])
+    # Scripts that run already may call it just now: it can be run from its first moment.
+    write_whole(os.path.join(folder, "az"), _AZ.format(drumline=drumline), 0o700)
     environ = {
         **os.environ,
         _SWITCH: "1",
-        "PATH": os.pathsep.join([folder, *_other_places(folder)]),
+        "PATH": os.pathsep.join([folder, os.environ.get("PATH", os.defpath)]),
     }
     sys.stdout.flush()
     try:
         os.execve(words[0], words, environ)  # noqa: S606
     except OSError as error:
         raise UsageError(f"could not start {words[0]}: {error.strerror}") from None
-
-
-def _other_places(folder: str) -> list[str]:
-    return [place for place in os.environ.get("PATH", os.defpath).split(os.pathsep) if place != folder]
 
 
 def _find_notebook() -> str:
@@ -112,17 +110,33 @@ def _answer_az(argv: list[str]) -> int:
         extension = {"name": "ml", "version": "2.0.0", "extensionType": "drumline"}
         return _show(argv, [extension] if words[1] == "list" else extension)
     if any(tuple(words[: len(known)]) == known for known in _NOTHING_TO_DO):
-        print(f"az {' '.join(words[:2])}: nothing to do: there is no cloud", file=sys.stderr)
+        print(f"{_name(argv)}: nothing to do: there is no cloud", file=sys.stderr)
         return 0
-    folder = os.path.join(base_home(), "bin")
-    real = shutil.which("az", path=os.pathsep.join(_other_places(folder)))
-    if real is not None:
-        os.execv(real, [real, *argv])  # noqa: S606
+    for place in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        real = shutil.which("az", path=place)
+        if real is not None and not _is_ours(real):
+            os.environ.pop(_SWITCH, None)
+            os.execv(real, [real, *argv])  # noqa: S606
     raise UsageError(
-        f"az {' '.join(words[:2])}: Drumline answers az ml, az configure, and what only signs in or chooses; "
+        f"{_name(argv)}: Drumline answers az ml, az configure, and what only signs in or chooses; "
         "no other az is on the PATH",
         "az ml --help",
     )
+
+
+def _is_ours(az: str) -> bool:
+    """Return whether it is one that ``_run`` wrote, for this home or another."""
+    ours = _AZ.partition("exec")[0].encode()
+    try:
+        with open(az, "rb") as file:
+            return file.read(len(ours)) == ours
+    except OSError:
+        return False
+
+
+def _name(argv: list[str]) -> str:
+    """Return the command, without what may be the value of an option: a password."""
+    return " ".join(["az", *takewhile(lambda word: not word.startswith("-"), argv[:2])])
 
 
 _NO_TOKEN = {"accessToken": "", "expiresOn": "2099-12-31 00:00:00.000000", "tokenType": "Bearer"}

@@ -88,10 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code. Raises nothing."""
     _open_missing_streams()
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    before_program = (
-        argv[: argv.index("--")] if "--" in argv else argv[:1] if argv[:1] == ["python"] else argv
-    )
-    debug = "--debug" in before_program
+    debug = "--debug" in _cut_program(argv)
     if debug:
         argv.remove("--debug")
     try:
@@ -146,18 +143,20 @@ def _print(text: str) -> int:
     return 0
 
 
+def _cut_program(argv: list[str]) -> list[str]:
+    """Return the arguments before those of a program."""
+    azure = argv[:1] == ["azure"]
+    if argv[azure : azure + 1] in (["python"], ["notebook"]) or argv[:2] == ["azure", "az"]:
+        return argv[: azure + 1]
+    return argv[: argv.index("--")] if "--" in argv else argv
+
+
 def _take_color(argv: list[str]) -> None:
     """
-    Remove ``--color WHEN`` from the arguments and obey it; words after ``--``, and those of ``drumline run`` without
-    it, are a program's. Raises UsageError.
+    Remove ``--color WHEN`` from the arguments and obey it; words of a program, and those of ``drumline run`` without
+    ``--``, are not ours. Raises UsageError.
     """
-    end = (
-        0
-        if argv[:1] in (["run"], ["python"]) and "--" not in argv
-        else argv.index("--")
-        if "--" in argv
-        else len(argv)
-    )
+    end = 0 if argv[:1] == ["run"] and "--" not in argv else len(_cut_program(argv))
     for at, word in enumerate(argv[:end]):
         option, equals, when = word.partition("=")
         if option == "--color":

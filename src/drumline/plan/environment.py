@@ -56,8 +56,12 @@ UNSET = (
     "AZURE_ML_*",
     "MLFLOW_RUN_ID",
     "MLFLOW_RUN_CONTEXT",
+    "DRUMLINE_AZURE",
 )
-"""What another launcher left in the surroundings, and would make a rank believe it is somebody else's."""
+"""
+What another launcher left in the surroundings, and would make a rank believe it is somebody else's; and the switch of
+``drumline/azure.py`` of whoever submits: with its empty credentials a rank could not read what is at Azure.
+"""
 
 
 def job_variables(name: str, folder: RunFolder, experiment: str, cwd: str, top: str = "") -> dict[str, str]:

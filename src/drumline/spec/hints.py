@@ -17,6 +17,7 @@ _places: dict[str, list[str]] = {"environment": ["image", "build", "conda_file"]
 
 _OTHER_NAMES = {
     "process_count_per_node": "process_count_per_instance",
+    "process_per_node": "process_count_per_instance",
     "process_count": "process_count_per_instance",
     "processes_per_node": "process_count_per_instance",
     "nproc_per_node": "process_count_per_instance",

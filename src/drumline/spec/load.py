@@ -11,6 +11,7 @@ import re
 from drumline.contract.errors import SpecError
 from drumline.spec.entity_types import JOB_TYPES, job_class, job_table
 from drumline.spec.kinds.values import Report
+from drumline.spec.other_dialects import read_other_dialects
 from drumline.spec.reading.files import forget_run, read_tree
 from drumline.spec.reading.source import Mapping, Scalar, Sequence, problem_at
 
@@ -55,7 +56,9 @@ def load_job(
     kind = _job_type(root, name)
     if "run_folder" in root and "creation_context" in root:
         forget_run(root, job_table(kind).fields)
-    values = job_table(kind).read(root, Report(base_path))
+    report = Report(base_path)
+    read_other_dialects(root, report)
+    values = job_table(kind).read(root, report)
     values.pop("type", None)
     job: Job = job_class(kind)(**values, base_path=base_path)
     job._source = name
@@ -194,6 +197,10 @@ def _job_type(root: Mapping, name: str) -> str:
     kind = node.value
     if kind in JOB_TYPES:
         return str(kind)
+    if isinstance(kind, str) and kind.endswith("Component"):
+        what = f"{kind} is a component of SDK v1.5, not a job"
+        hint = "in Python, drumline.component: Component.from_yaml(workspace, yaml_file=...); docs/howto/older-sdks.md"
+        raise SpecError([problem_at(node, what, path="type", hint=hint)])
     if kind in _OTHER_TYPES:
         what, hint = f"jobs of type {kind!r} are not supported", _one_of()
     elif isinstance(kind, str) and kind.lower() in JOB_TYPES:

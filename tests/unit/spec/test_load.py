@@ -122,7 +122,7 @@ def test_the_caret_underlines_the_key(folder):
 @pytest.mark.parametrize(
     ("line", "hint"),
     [
-        ("instance_count: 2", "'instance_count' belongs under `resources`"),
+        ("instance_type: s", "'instance_type' belongs under `resources`"),
         ("timeout: 60", "'timeout' belongs under `limits`"),
         (
             "process_count_per_instance: 2",
@@ -268,7 +268,7 @@ def test_paths_of_a_referenced_environment_resolve_against_its_own_file(folder):
     write(folder / "envs", "image: a\nconda_file: conda.yml\n", "e.yml")
     write(folder / "envs", "dependencies: []\n", "conda.yml")
     job: Any = load_job(write(folder, "command: x\nenvironment: file:envs/e.yml\n"))
-    assert resolve(job.environment, "conda.yml") == str(folder / "envs" / "conda.yml")
+    assert job.environment.conda_file == str(folder / "envs" / "conda.yml")
 
 
 def test_unquoted_text_that_yaml_reads_as_something_else_warns(folder):

@@ -34,8 +34,14 @@ if TYPE_CHECKING:
 NODE_NAME = re.compile(r"[a-z_][a-z\d_]*\Z")
 _TEXT = Text()
 NODE_TYPES = ("command", "parallel", "sweep", "pipeline")
-_OTHER_NODES = ("import", "automl", "spark", "data_transfer")
-"""Of Azure's, and not run here."""
+_OTHER_NODES = {
+    "import": "an input with the data's address is fetched before the step",
+    "automl": "a sweep searches parameters",
+    "spark": "a command can call spark-submit",
+    "data_transfer": "a command can copy, from an input to an output",
+    "flow": "a command can call pf",
+}
+"""Of Azure's, and not run here: what does the like."""
 
 
 class _Unbound(Kind):
@@ -227,7 +233,13 @@ class NodeKind(Kind):
                 if is_azures
                 else f"{quote_node(given or node)} is not a type of pipeline node"
             )
-            report.add(what, given or node, join(path, "type"), f"one of {known}")
+            hint = f"one of {known}"
+            report.add(
+                what,
+                given or node,
+                join(path, "type"),
+                f"{_OTHER_NODES[kind]}; {hint}" if is_azures else hint,
+            )
             return None
         return self._record(kind, node).check(node, path, report)
 

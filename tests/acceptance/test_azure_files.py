@@ -10,6 +10,7 @@ from drumline.contract.uris import parse_uri
 from drumline.dsl import pipeline
 from drumline.exceptions import SpecError, UsageError
 from drumline.staging.stores import open_store
+from drumline.sweep import Choice
 
 CONDA = "dependencies: [{pip: [drumline-has-no-such-package]}]\n"
 INLINE = {
@@ -131,6 +132,12 @@ def test_validate_says_what_create_refuses(drumline_home):
     assert "there is no /not/there" in client.jobs.validate(missing).error_messages["inputs.a.path"]
     with pytest.raises(SpecError, match="there is no /not/there"):
         client.jobs.validate(missing, raise_on_failure=True)
+    sweep = command(command="true", inputs={"a": Choice([1, 2])}).sweep(
+        sampling_algorithm="random", primary_metric="loss", goal="minimize"
+    )
+    sweep.trial = "azureml:not_there:1"
+    sweep.set_limits(max_total_trials=2)
+    assert "there is no component 'not_there'" in client.jobs.validate(sweep).error_messages["*"]
 
 
 def test_a_public_blob_needs_no_package_of_azures(monkeypatch):

@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
-from drumline.contract.errors import PlanError, Problem, SpecError
+from drumline.contract.errors import DrumlineError, Problem, SpecError
 from drumline.control.facts import description
 from drumline.control.jobs import job_folders, lookup
 from drumline.control.jobs.ending import cancel
@@ -234,8 +234,10 @@ class JobOperations(JobViews):
 
             try:
                 driven.warnings_of(job)
-            except (PlanError, SpecError) as error:
-                result.problems += error.problems or (Problem(error.message),)
+            except DrumlineError as error:  # of what is not there, too
+                result.problems += getattr(error, "problems", ()) or (
+                    Problem(error.message, hint=error.hint),
+                )
         if raise_on_failure and not result.passed:
             raise SpecError(list(result.problems))
         return result

@@ -188,8 +188,11 @@ _OTHER_NAMES = {
 __all__ = sorted(name for name in _MODULES if name[0] != "_")  # noqa: PLE0605 - computed from the one table above
 _PARTS = frozenset(
     [
+        "authentication",
         "core",
         "compute",
+        "compute_target",
+        "conda_dependencies",
         "dataset",
         "datastore",
         "environment",

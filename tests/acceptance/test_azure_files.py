@@ -9,6 +9,7 @@ from drumline.contract import extras
 from drumline.contract.uris import parse_uri
 from drumline.dsl import pipeline
 from drumline.exceptions import SpecError, UsageError
+from drumline.spec.jobs.job import to_dict
 from drumline.staging.stores import open_store
 from drumline.sweep import Choice
 
@@ -123,6 +124,15 @@ def test_tags_of_any_type(drumline_home):
     assert client.jobs.begin_delete(stored.name).result() is None
     with pytest.raises(UsageError, match="a job's name is text, and this is None"):
         client.jobs.stream(None)
+
+
+@pytest.mark.parametrize(
+    ("mode", "sent"), [("mount", "ro_mount"), ("eval_mount", "ro_mount"), ("eval_download", "download")]
+)
+def test_modes_that_python_takes(drumline_home, mode, sent):
+    job = command(command="true", inputs={"x": Input(type="uri_folder", path="/tmp", mode=mode)})
+    assert MLClient().jobs.validate(job).passed
+    assert to_dict(job)["inputs"]["x"]["mode"] == sent
 
 
 def test_validate_says_what_create_refuses(drumline_home):

@@ -42,6 +42,9 @@ _READ_MODES = ("download", "ro_mount", "direct")
 _TABLE_MODES = (*_READ_MODES, "eval_mount", "eval_download")
 
 
+_PYTHON_MODES = {"mount": "ro_mount", "eval_mount": "ro_mount", "eval_download": "download"}
+"""Modes that azure-ai-ml's ``Input`` takes of all data in Python: as it sends them, and tables alone are evaluated."""
+
 _INPUT_KINDS = "Input, a mapping, text, a number or a boolean"
 
 
@@ -74,6 +77,8 @@ class Input(Keyed, Declared):
 
     def _plain(self) -> dict[str, Any]:
         values = self._values()
+        if isinstance(self.mode, str) and self.mode.lower() in _PYTHON_MODES and self.type != "mltable":
+            values["mode"] = _PYTHON_MODES[self.mode.lower()]
         return (
             values
             if self.type in PRIMITIVES

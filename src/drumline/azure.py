@@ -180,6 +180,7 @@ class _PatchingLoader:
             names["MLClient"] = import_module("drumline").MLClient
         elif module.__name__ == "azure.identity":
             ours = import_module("drumline.identity")
+            names["_InstalledCredential"] = names.get("DefaultAzureCredential")
             names.update({name: getattr(ours, name) for name in ours.__all__ if name in names})
         else:
             _adopt(names)

@@ -196,6 +196,27 @@ for name, kinds in (("not_there", (ResourceNotFoundError, HttpResponseError, MlE
     ]
 
 
+def test_data_at_azure_is_read_with_the_installed_credential(place):
+    """Not with the empty one of scripts; and where none is installed, as without it."""
+    program = (
+        "from drumline.staging.stores import azure\nazure._credential_without_library = lambda: 'no library'\n"
+        "found = azure._login_credential()\nprint(found if isinstance(found, str) else found[2]()['token'])\n"
+    )
+    assert run_python(place, "-c", program) == "no library\n"
+    for name, text in {
+        "azure/core/exceptions.py": "class ClientAuthenticationError(Exception): pass\n",
+        "azure/identity/__init__.py": (
+            "from types import SimpleNamespace\nclass DefaultAzureCredential:\n"
+            "    def __init__(self, **options): pass\n"
+            "    def get_token(self, scope): return SimpleNamespace(token='theirs', expires_on=4000000000)\n"
+        ),
+    }.items():
+        path = place / "installed" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert run_python(place, "-c", program, PYTHONPATH=str(place / "installed")) == "theirs\n"
+
+
 def test_the_run_of_an_installed_azureml_core_is_the_jobs(cli, place):
     """By itself it would print what is logged, and lose it."""
     core = place / "src" / "azureml" / "core"

@@ -156,7 +156,11 @@ def _login_credential() -> _AzureAccess | None:
         from azure.core.exceptions import ClientAuthenticationError
     except ImportError:
         return _credential_without_library()
-    credential = azure.identity.DefaultAzureCredential(exclude_interactive_browser_credential=True)
+    # Not the empty one that `drumline/azure.py` gives to scripts.
+    kind: Any = getattr(azure.identity, "_InstalledCredential", azure.identity.DefaultAzureCredential)
+    if kind.__module__ == "drumline.identity":
+        return _credential_without_library()
+    credential = kind(exclude_interactive_browser_credential=True)
 
     def provide() -> dict[str, Any]:
         token = credential.get_token(_SCOPE)

@@ -279,3 +279,7 @@ def test_az_answers_what_scripts_ask(place):
     az.chmod(0o700)
     path = f"{az.parent}{os.pathsep}/usr/bin:/bin"
     assert run_python(place, "-c", program, "az storage blob list", PATH=path) == "real: storage blob list\n"
+    line = "az account get-access-token --query tokenType -o tsv"
+    assert run_python(place, "-c", program, line, PATH=path) == f"real: {line[3:]}\n"
+    az.write_text("#!/bin/sh\necho 'Please run az login' >&2; exit 1\n")
+    assert run_python(place, "-c", program, line, PATH=path) == "Bearer\n"

@@ -104,7 +104,12 @@ def _answer_az(argv: list[str]) -> int:
     if words[:2] == ["account", "show"] or words[:2] == ["account", "list"]:
         account = _describe_account()
         return _show(argv, [account] if words[1] == "list" else account)
+    real = _find_real()
+    os.environ.pop(_SWITCH, None)
     if words[:2] == ["account", "get-access-token"]:
+        # An installed azure-identity asks so for who is signed in, to read data at Azure.
+        if real is not None and _run_quietly([real, *argv]):
+            return 0
         return _show(argv, {**_NO_TOKEN, "subscription": _describe_account()["id"]})
     if words[:2] == ["extension", "list"] or words[:2] == ["extension", "show"]:
         extension = {"name": "ml", "version": "2.0.0", "extensionType": "drumline"}
@@ -112,16 +117,31 @@ def _answer_az(argv: list[str]) -> int:
     if any(tuple(words[: len(known)]) == known for known in _NOTHING_TO_DO):
         print(f"{_name(argv)}: nothing to do: there is no cloud", file=sys.stderr)
         return 0
-    for place in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        real = shutil.which("az", path=place)
-        if real is not None and not _is_ours(real):
-            os.environ.pop(_SWITCH, None)
-            os.execv(real, [real, *argv])  # noqa: S606
+    if real is not None:
+        os.execv(real, [real, *argv])  # noqa: S606
     raise UsageError(
         f"{_name(argv)}: Drumline answers az ml, az configure, and what only signs in or chooses; "
         "no other az is on the PATH",
         "az ml --help",
     )
+
+
+def _find_real() -> str | None:
+    for place in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        az = shutil.which("az", path=place)
+        if az is not None and not _is_ours(az):
+            return az
+    return None
+
+
+def _run_quietly(words: list[str]) -> bool:
+    """Print what a program prints if it succeeds; return whether it did."""
+    import subprocess
+
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)  # noqa: S603
+    if done.returncode == 0:
+        sys.stdout.buffer.write(done.stdout)
+    return done.returncode == 0
 
 
 def _is_ours(az: str) -> bool:

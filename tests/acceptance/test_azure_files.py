@@ -115,9 +115,10 @@ def test_an_output_that_is_set_after_it_was_taken(drumline_home):
 def test_tags_of_any_type(drumline_home):
     job = command(command="true", tags={"ort": False, "n": 3, "x": None}, properties={"n": 1})
     job.tags["later"] = 0.5
+    job.tags.update({"more": 1})
     client = MLClient()
     stored = client.jobs.create_or_update(job)
-    assert stored.tags == {"ort": "False", "n": "3", "later": "0.5", "x": None}
+    assert stored.tags == {"ort": "False", "n": "3", "later": "0.5", "more": "1", "x": None}
     with pytest.raises(SpecError, match="tags cannot be of type 'list'"):
         command(command="true", tags=["a"])
     client.jobs.stream(stored.name)

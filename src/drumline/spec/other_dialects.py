@@ -45,7 +45,8 @@ def read_other_dialects(root: Mapping, report: Report) -> None:
                 key.value = new
                 output.put(key, value)
     environment = root.get("environment")
-    if isinstance(environment, Scalar) and _IMAGE.fullmatch(str(environment.value)):
+    address = str(environment.value) if isinstance(environment, Scalar) else ""
+    if environment is not None and _IMAGE.fullmatch(address) and not address.endswith((".yml", ".yaml")):
         written = Mapping(environment.source, environment.line, environment.column, environment.width)
         written.put(Scalar("image", "image"), environment)
         root.put(root.entries["environment"][0], written)

@@ -48,6 +48,7 @@ def test_its_keys_beside_those_of_azure_ml(tmp_path):
     [
         ("gpu_count: 1", "1: gpu_count has no counterpart", "instance_type"),
         ("storage_connection_name: s", "1: storage_connection_name has no counterpart", "remove it"),
+        ("environment: my.env/environment.yml", "is not a reference to an environment", "azureml:"),
         ("timeout: a day", "unknown key 'timeout'", "belongs under `limits`"),
         (
             "distribution: {type: pytorch, process_per_node: 2}",

@@ -68,6 +68,10 @@ class Tags(Attributes):
     def __setitem__(self, name: str, value: Any) -> None:
         super().__setitem__(name, value if value is None else str(value))
 
+    def update(self, *values: Any, **named: Any) -> None:
+        for name, value in dict(*values, **named).items():
+            self[name] = value
+
 
 TAGS = MapInto(Text(nullable=True), Tags)
 

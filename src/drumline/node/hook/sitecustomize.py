@@ -563,11 +563,12 @@ class _Ours:
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
         if name == "azureml" or name.startswith("azureml."):
+            from importlib import import_module
+
             try:
-                from drumline.azure import find_v1
+                return import_module("drumline.azure").find_v1(name, path)
             except ImportError:  # of a container, or another version of the user's
                 return None
-            return find_v1(name, path)
         package = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
         start = os.path.join(package, "__init__.py")
         if name != "drumline" or not os.path.exists(start):
@@ -580,7 +581,9 @@ class _Ours:
 def _log_to_the_job(module: Any) -> None:
     """Let ``Run.get_context()`` of azureml-core return the job's run: its own prints what is logged, and loses it."""
     try:
-        from drumline.sdk.v1.context import open_context
+        from importlib import import_module
+
+        open_context = import_module("drumline.sdk.v1.context").open_context
     except Exception as error:
         why = "before Python 3.11" if sys.version_info < (3, 11) else str(error)
         print("warning: azureml-core does not log to this job (%s): use mlflow" % why, file=sys.stderr)

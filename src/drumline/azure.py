@@ -83,15 +83,20 @@ _SUBJECTS = (
 )
 
 
+def explain_lack(name: str) -> str:
+    """Return why Drumline lacks a class, function or command of Azure's; empty for what has no reason of its own."""
+    plain = name.lower().replace("_", "").replace("-", "")
+    return next((text for words, text in _SUBJECTS if any(word in plain for word in words)), "")
+
+
 class NotSupportedError(UsageError, AttributeError):
     """Something of Azure ML that has no meaning here is used."""
 
     def __init__(self, name: str, module: str = "") -> None:
-        plain = name.lower().replace("_", "")
-        subject = next((text for words, text in _SUBJECTS if any(word in plain for word in words)), "")
-        if not subject and module.endswith("automl"):
-            subject = "Drumline has no AutoML; a sweep searches parameters"
-        super().__init__(f"{name}: {subject or 'Drumline has no such thing'}")
+        reason = explain_lack(name)
+        if not reason and module.endswith("automl"):
+            reason = "Drumline has no AutoML; a sweep searches parameters"
+        super().__init__(f"{name}: {reason or 'Drumline has no such thing'}")
 
 
 class Refused(type):

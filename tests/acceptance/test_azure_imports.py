@@ -243,6 +243,13 @@ def test_ranks_find_what_is_installed_of_azure_whoever_submits(cli, place, monke
     assert done.out.splitlines()[:3] == ["azure.identity 1", "azureml.mlflow 1", "azureml.core 0"], done.err
 
 
+def test_a_shell_script(place):
+    (place / "submit.sh").write_text('az login\naz ml job list --query "[0].name"; echo "$1 $?"\n')
+    command = (sys.executable, "-m", "drumline", "azure", "shell", "submit.sh", "--debug")
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("--debug 0\n")
+
+
 AZ = [
     ("az account show --query id -o tsv", 0, "local"),
     ("az account get-access-token --resource https://ml.azure.com --query tokenType -o tsv", 0, "Bearer"),
@@ -254,6 +261,7 @@ AZ = [
     ("az extension add -n ml -y", 0, "there is no cloud"),
     ("az configure --defaults group=g workspace=vision", 0, ""),
     ("az ml job show -n not_there", 3, "there is no job 'not_there'"),
+    ("az ml online-endpoint create -n x", 2, "Drumline trains; it has no endpoints"),
     ("az storage blob list", 2, "no other az is on the PATH"),
 ]
 

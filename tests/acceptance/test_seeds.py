@@ -61,6 +61,8 @@ def test_each_folder_has_its_page():
 
 def test_credentials_are_made_as_in_azure_and_keep_nothing():
     for name in identity.__all__:
+        if not name.endswith("Credential"):
+            continue
         credential = getattr(identity, name)(exclude_interactive_browser_credential=False)
         token = credential.get_token("https://management.azure.com/.default")
         assert (token.token, token.expires_on > time.time()) == ("", True)

@@ -53,6 +53,8 @@ def main(argv: list[str]) -> int:
     if words == ["notebook"] and rest[:1] not in (["-h"], ["--help"]):
         # Not with the modules that lie in the folder of a downloaded notebook.
         return _run([sys.executable, "-P", "-m", _find_notebook(), *rest])
+    if words == ["shell"] and rest and rest[:1] not in (["-h"], ["--help"]):
+        return _run([shutil.which("bash") or "/bin/sh", *rest])
     return run_verb("azure", "Run programs that are written for Azure's SDKs and for az ml.", VERBS, argv)
 
 
@@ -199,5 +201,5 @@ VERBS: Verbs = {
         _run_shell,
     ),
     "notebook": ("start Jupyter in that way, as drumline notebook does", _take_program, _run_shell),
-    "shell": ("start a shell in which that is so, and az is Drumline's", lambda parser: None, _run_shell),
+    "shell": ("run a shell script, or start a shell, in which az is Drumline's", _take_program, _run_shell),
 }

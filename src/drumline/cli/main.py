@@ -146,7 +146,10 @@ def _print(text: str) -> int:
 def _cut_program(argv: list[str]) -> list[str]:
     """Return the arguments before those of a program."""
     azure = argv[:1] == ["azure"]
-    if argv[azure : azure + 1] in (["python"], ["notebook"]) or argv[:2] == ["azure", "az"]:
+    if argv[azure : azure + 1] in (["python"], ["notebook"]) or argv[:2] in (
+        ["azure", "az"],
+        ["azure", "shell"],
+    ):
         return argv[: azure + 1]
     return argv[: argv.index("--")] if "--" in argv else argv
 

@@ -240,7 +240,9 @@ class JobViews(Operations):
 
 def job_failed(name: str, reason: str) -> JobFailedError:
     """Return the error for a job that failed."""
-    return JobFailedError(f"job {name} failed: {clean(reason)}", f"drumline job show -n {name}")
+    return JobFailedError(
+        f"job {name} failed: {clean(reason)}", f"drumline job show {lookup.as_arguments(name)}"
+    )
 
 
 def _find_pandas() -> Any:

@@ -149,4 +149,7 @@ def _build_job(described: dict[str, Any], folder: str) -> Any:
     job = kind(**given, base_path=folder)
     for fact in facts:
         setattr(job, fact, described.get(fact))
+    if described.get("best_trial"):
+        # Where scripts for Azure look for it.
+        job.properties["best_child_run_id"] = described["best_trial"]["trial"]
     return job

@@ -13,6 +13,7 @@ import shlex
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from drumline import azure
 from drumline.cli import other_words
 from drumline.cli.arguments import Parser
 from drumline.contract.errors import UsageError
@@ -78,6 +79,21 @@ _NOUNS = {
 }
 """Other names of our nouns."""
 
+_OTHER_NOUNS = (
+    "batch-deployment",
+    "batch-endpoint",
+    "connection",
+    "feature-set",
+    "feature-store",
+    "index",
+    "online-deployment",
+    "online-endpoint",
+    "registry",
+    "schedule",
+    "serverless-endpoint",
+)
+"""Those of ``az ml`` that Drumline lacks."""
+
 _PYTHONS = ("python", "python3")
 _LAUNCHERS = ("torchrun", "mpirun", "mpiexec", "srun", "accelerate", "deepspeed", "horovodrun")
 """Programs that start the processes of a job, as Drumline does itself."""
@@ -88,6 +104,8 @@ _JOB_FILE = (".yml", ".yaml")
 
 def suggest(argv: Sequence[str], modules: Mapping[str, str]) -> str:
     """Return the hint for a first word that is no command. ``modules``: the module of each command."""
+    if argv[0] in _OTHER_NOUNS:
+        return azure.explain_lack(argv[0])
     command = find_command(argv, modules)
     return f"did you mean {'drumline ' + command!r}?" if command else "drumline --help lists all commands"
 

@@ -60,7 +60,8 @@ def get(name: str) -> Compute:
     if name.lower() == LOCAL:
         return _identify(LocalCompute(name=LOCAL, description="this machine"), LOCAL)
     if name not in names():
-        raise NotFoundError(f"there is no compute {name!r}", _alike(name))
+        hint = f"{_alike(name)}; drumline compute attach --type local --name {name} makes it this machine"
+        raise NotFoundError(f"there is no compute {name!r}", hint)
     try:
         compute = load_compute(_path(name))
     except SpecError as error:

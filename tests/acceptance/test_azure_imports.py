@@ -250,6 +250,16 @@ def test_a_shell_script(place):
     assert done.stdout.endswith("--debug 0\n")
 
 
+def test_a_module_of_that_name_without_a_run_stays_the_programs(cli, place):
+    core = place / "src" / "azureml" / "core"
+    core.mkdir(parents=True)
+    (core / "__init__.py").write_text("")
+    (core / "run.py").write_text("own = 1\n")
+    program = "from azureml.core.run import own; print('own is', own)"
+    done = cli("run", "--", "python", "-c", program, cwd=place / "src")
+    assert (done.rc, "own is 1" in done.out) == (0, True), done.out + done.err
+
+
 AZ = [
     ("az account show --query id -o tsv", 0, "local"),
     ("az account get-access-token --resource https://ml.azure.com --query tokenType -o tsv", 0, "Bearer"),

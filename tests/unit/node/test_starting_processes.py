@@ -10,9 +10,9 @@ from drumline.node.agent import processes
 ENV = {"PATH": os.environ["PATH"]}
 
 
-def start(tmp_path, *argv, env=None):
+def start(tmp_path, *argv, env=None, cwd=""):
     process = processes.start_process(
-        argv, env={**ENV, **(env or {})}, cwd=str(tmp_path), cores=(), log=str(tmp_path / "log")
+        argv, env={**ENV, **(env or {})}, cwd=cwd or str(tmp_path), cores=(), log=str(tmp_path / "log")
     )
     os.waitpid(process.pid, 0)
     return process.error()
@@ -46,3 +46,5 @@ def test_a_script_whose_interpreter_is_not_there(tmp_path, first, said):
 def test_whatever_keeps_a_program_from_starting_is_told(tmp_path):
     assert "could not start 'true': TypeError(" in start(tmp_path, "true", env={"A": 1})
     assert "could not start 'true': embedded null byte" in start(tmp_path, "true", env={"A": "\0"})
+    odd = os.fsdecode(b"/not/there/\xff")
+    assert "No such file or directory: /not/there/\\udcff" in start(tmp_path, "true", cwd=odd)

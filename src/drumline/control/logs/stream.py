@@ -61,13 +61,14 @@ def follow(folder: RunFolder, view: LogView, ranks: str = "") -> Outcome:
         history = History(folder, plan, view.choice, told, raw=view.is_raw, follows=True)
     follower = Follower(folder, plan, labels, raw=view.is_raw, history=history)
     notices = Notices(folder, told, is_quiet=not view.notices, progress=view.progress)
+    many = len(plan.ranks) > 1
     for block in follower.blocks():
         if block is None:
             view.flush()
             notices.look(follower.outcome)
             continue
         notices.give_way()
-        view.write(view.choose_prefix(block, many=len(plan.ranks) > 1), block.lines, block.time)
+        view.write(view.choose_prefix(block, many=many), block.lines, block.time)
         view.note(block.label, block.lines)
     view.flush()
     outcome = recover(folder)

@@ -76,8 +76,9 @@ def print_logs(folder: RunFolder, view: LogView, prefix: str = "", depth: int = 
     if has_ranks(folder):
         plan = Plan.read(folder.plan)
         history = History(folder, plan, view.choice or LogChoice(), len(outcome.attempts), raw=view.is_raw)
+        many = len(plan.ranks) > 1
         for block in history.blocks():
-            written = view.choose_prefix(block, many=len(plan.ranks) > 1)
+            written = view.choose_prefix(block, many=many)
             view.write(prefix + written, block.lines, block.time)
         view.flush()
         return
@@ -232,8 +233,9 @@ class _RankLogs:
         choice = view.choice or LogChoice()
         history = History(folder, plan, choice, attempt, raw=view.is_raw, follows=True)
         self._follower = Follower(folder, plan, raw=view.is_raw, is_alone=False, history=history)
+        many = len(plan.ranks) > 1
         self.blocks = (
-            block and (prefix + view.choose_prefix(block, many=len(plan.ranks) > 1), block.lines, block.time)
+            block and (prefix + view.choose_prefix(block, many=many), block.lines, block.time)
             for block in self._follower.blocks()
         )
 

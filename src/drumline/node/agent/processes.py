@@ -88,7 +88,7 @@ def start_process(
         os.execvpe(argv[0], list(argv), dict(env))  # noqa: S606 - the user's own program
     except BaseException as error:  # noqa: BLE001 - whatever it is, the agent is told
         code = NOT_EXECUTABLE if isinstance(error, PermissionError) else NOT_FOUND
-        os.write(writer, _explain(error, argv, env, cwd, log).encode())
+        os.write(writer, _explain(error, argv, env, cwd, log).encode(errors="backslashreplace"))
         os._exit(code)
     finally:
         os._exit(NOT_FOUND)

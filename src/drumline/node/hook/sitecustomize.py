@@ -536,22 +536,23 @@ def _change(names: tuple[str, ...], file: str, function: str, *more: Any) -> Non
     ``more``: what the function takes after the module.
     """
 
-    def change(module: Any) -> None:
-        try:
-            _own(file)[function](module, *more)
-        except Exception:
-            pass
-
-    _change_by(names, change)
+    _change_by(names, lambda module: _own(file)[function](module, *more))
 
 
 def _change_by(names: tuple[str, ...], change: Any) -> None:
-    """Call ``change`` with the first of these modules, which may be there already, as in a warm start."""
+    """Call ``change`` with the first of these modules, as one that a warm start has; no error leaves it."""
+
+    def try_to_change(module: Any) -> None:
+        try:
+            change(module)
+        except Exception:
+            pass
+
     for name in names:
         if name in sys.modules:
-            change(sys.modules[name])
+            try_to_change(sys.modules[name])
             return
-    sys.meta_path.insert(0, _Watch(names, change))
+    sys.meta_path.insert(0, _Watch(names, try_to_change))
 
 
 class _Ours:

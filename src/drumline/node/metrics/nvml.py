@@ -73,14 +73,16 @@ class GpuReadings:
         path = find_library()
         if not path:
             return
-        self._socket, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair()
         agent = os.getpid()
-        self.helper_pid = os.fork()
-        if self.helper_pid == 0:
-            _become_watcher(path, theirs, agent)
-        # Whoever reaps the agent's children reaps it, and its number may be another process's then.
-        self._pidfd = os.pidfd_open(self.helper_pid)
-        theirs.close()
+        with theirs:
+            # Without a helper or a descriptor of it this end is closed with the other, and a helper ends by that.
+            pid = os.fork()
+            if pid == 0:
+                _become_watcher(path, theirs, agent)
+            # Whoever reaps the agent's children reaps it, and its number may be another process's then.
+            self._pidfd = os.pidfd_open(pid)
+        self.helper_pid, self._socket = pid, ours
         self._socket.setblocking(False)
         self._send_question()
 
@@ -111,7 +113,9 @@ class GpuReadings:
         line, end, rest = self._unread.partition(b"\n")
         if end:
             self._unread, self._is_answer_due = rest, False
-            self._latest, self._latest_at = json.loads(line), now
+            with contextlib.suppress(ValueError):
+                listed = json.loads(line)
+                self._latest, self._latest_at = listed if isinstance(listed, list) else [], now
         elif now - self._latest_at > max_age_s:
             self._latest = []
         if is_gone:

@@ -424,7 +424,8 @@ class _Stacks:
     def answer(self) -> None:
         try:
             before, self._memory = self._memory, _answer_with_stacks(is_first=self._memory < 0)
-            if before >= 0:
+            # A program that closed all it had, as a daemon, may have another file under that number.
+            if before >= 0 and _MEMORY_NAME in os.readlink("/proc/self/fd/%d" % before):
                 os.close(before)
         except (ImportError, OSError, RuntimeError, ValueError, AttributeError):
             pass

@@ -12,13 +12,13 @@ from drumline.contract.errors import SpecError
 from drumline.spec.entity_types import JOB_TYPES, job_class, job_table
 from drumline.spec.kinds.values import Report
 from drumline.spec.other_dialects import read_other_dialects
-from drumline.spec.reading.files import forget_run, read_tree
+from drumline.spec.reading.files import forget_run, read_tree, wrap_file
 from drumline.spec.reading.source import Mapping, Scalar, Sequence, problem_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from typing import IO, Any
 
     from drumline.spec.jobs.job import Job
@@ -53,6 +53,19 @@ def load_job(
     Raises SpecError with every problem of the file.
     """
     name, root, base_path = read_tree(source, relative_origin, params_override)
+    return _make_job(name, root, base_path, params_override or ())
+
+
+def load_job_values(values: dict[str, Any], base_path: str) -> Job:
+    """
+    Load a job from the values of a job file, as ``load_job`` does.
+
+    base_path: the folder that relative paths resolve against. Raises SpecError with every problem.
+    """
+    return _make_job("", wrap_file(values), base_path, ())
+
+
+def _make_job(name: str, root: Mapping, base_path: str, overrides: Collection[dict[str, Any]]) -> Job:
     kind = _job_type(root, name)
     if "run_folder" in root and "creation_context" in root:
         forget_run(root, job_table(kind).fields)
@@ -67,7 +80,7 @@ def load_job(
     if environment is not None and not isinstance(environment, str) and not environment._base_path:
         environment._base_path = base_path
     job._root = root
-    job._warnings = [*_surprises(root), *_legacy(root), *_list_unused(root, params_override or ())]
+    job._warnings = [*_surprises(root), *_legacy(root), *_list_unused(root, overrides)]
     return job
 
 

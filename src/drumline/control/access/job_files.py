@@ -57,7 +57,7 @@ def look_at(name: str, area: str, path: str = "") -> dict[str, Any]:
     if len(roots) > 1 and not parts:
         entries = [{"name": one, "kind": "folder", "size": None} for one in roots]
         return {**described, "kind": "folder", "entries": entries}
-    with _open_beneath(*_choose_root(folder, roots, parts)) as descriptor:
+    with open_beneath(*_choose_root(folder, roots, parts)) as descriptor:
         facts = os.fstat(descriptor)
         if stat.S_ISDIR(facts.st_mode):
             entries, is_cut = _list(descriptor)
@@ -75,7 +75,7 @@ def open_file(name: str, area: str, path: str) -> Iterator[int]:
     roots = _find_roots(folder, area)
     if not roots or not parts:
         raise NotFoundError(f"job {name} has no file {path!r}")
-    with _open_beneath(*_choose_root(folder, roots, parts)) as descriptor:
+    with open_beneath(*_choose_root(folder, roots, parts)) as descriptor:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise NotFoundError(f"{path!r} of job {name} is no file")
         yield descriptor
@@ -180,7 +180,7 @@ def _has_entries(path: str) -> bool:
 
 
 @contextmanager
-def _open_beneath(root: str, parts: list[str]) -> Iterator[int]:
+def open_beneath(root: str, parts: list[str]) -> Iterator[int]:
     """Give a descriptor of what is there. Raises NotFoundError, also for links and for what is no file or folder."""
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

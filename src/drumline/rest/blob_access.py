@@ -1,0 +1,102 @@
+"""
+Who may do what with blobs: shared access signatures (SAS), which look like Azure's and are made and checked here.
+
+A signature covers its own fields and the container, and the blob or the folder of blobs that it is for; the two last
+are taken from the request, so one for another container, or another blob, does not fit.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PERMISSIONS = "rcwdl"
+"""Read, create, write, delete, list: as Azure abbreviates them, in its order."""
+
+_VERSION = "2021-12-02"
+_FIELDS = ("sv", "sr", "sp", "se", "sdd")
+"""Version, kind of resource (container, directory, blob), permissions, end, levels of the directory."""
+
+SAS_FIELDS = frozenset((*_FIELDS, "sig"))
+
+
+class BlobError(Exception):
+    """An answer in place of a blob's; ``code``: Azure's name of the error, where it has one."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+
+
+def sign(key: bytes, container: str, permissions: str, seconds: float, blob: str = "") -> str:
+    """
+    Return the query string that gives ``permissions`` (letters of ``PERMISSIONS``) on a container from now on.
+
+    ``blob``: the only blob that it is for; with a slash at its end, all blobs below that folder.
+    """
+    assert set(permissions) <= set(PERMISSIONS), permissions
+    fields = {"sv": _VERSION, "sr": "c", "sp": permissions, "se": _format_moment(time.time() + seconds)}
+    if blob.endswith("/"):
+        fields |= {"sr": "d", "sdd": str(blob.count("/"))}
+    elif blob:
+        fields["sr"] = "b"
+    return urlencode({**fields, "sig": _compute(key, fields, container, blob)})
+
+
+def check(
+    key: bytes, query: Sequence[tuple[str, str]], container: str, blob: str, permissions: str
+) -> frozenset[str]:
+    """
+    Return the permissions that the signature of a request gives.
+
+    ``blob``: what is asked for, in a list its prefix. ``permissions``: of which it must give one; empty: any will do.
+    Raises BlobError.
+    """
+    fields = {name: value for name, value in query if name in SAS_FIELDS}
+    if sum(name in SAS_FIELDS for name, _ in query) != len(fields):
+        raise BlobError(403, "AuthenticationFailed", "a field of the signature is there twice")
+    scope = {"c": "", "d": _find_folder(blob, fields.get("sdd", "")), "b": blob}.get(fields.get("sr", ""), "")
+    wanted = _compute(key, fields, container, scope)
+    if not hmac.compare_digest(wanted.encode(), fields.get("sig", "").encode("utf-8", "surrogatepass")):
+        raise BlobError(
+            403, "AuthenticationFailed", "the signature does not fit: it is missing, cut or for another"
+        )
+    if fields["se"] <= _format_moment(time.time()):
+        raise BlobError(403, "AuthenticationFailed", f"the signature was good until {fields['se']}")
+    given = frozenset(fields["sp"])
+    if permissions and not given & set(permissions):
+        raise BlobError(
+            403,
+            "AuthorizationPermissionMismatch",
+            f"the signature gives {fields['sp']!r}, which is not enough for this",
+        )
+    return given
+
+
+def _compute(key: bytes, fields: dict[str, str], container: str, blob: str) -> str:
+    # As JSON, in which no value can pass for two.
+    signed = json.dumps([*(fields.get(name, "") for name in _FIELDS), container, blob])
+    digest = hmac.new(key, b"drumline blobs " + signed.encode(), hashlib.sha256).digest()
+    return base64.b64encode(digest).decode()
+
+
+def _find_folder(blob: str, levels: str) -> str:
+    """Return the folder above a blob, of so many levels, with a slash at its end; the blob where it has fewer."""
+    count = int(levels) if levels.isascii() and levels.isdigit() and len(levels) < 4 else 0
+    parts = blob.split("/")
+    return "/".join(parts[:count]) + "/" if 0 < count < len(parts) else blob
+
+
+def _format_moment(seconds: float) -> str:
+    """Return a moment as text that sorts as moments do."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

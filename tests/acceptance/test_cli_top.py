@@ -20,6 +20,7 @@ from waiting import wait_until
 
 from drumline.cli.views import top
 from drumline.contract import samples
+from drumline.contract.record import describe_record
 from drumline.control.facts import description, usage
 from drumline.control.jobs import lookup, recovery
 
@@ -46,7 +47,7 @@ def read(file):
 def snapshot_when(ready):
     def look():
         described = usage.describe_usage(lookup.folder_of("job"), recovery.recover(lookup.folder_of("job")))
-        return described if described["ranks"] and ready(described) else None
+        return described if described.ranks and ready(described) else None
 
     return wait_until(look, 20.0, "a sample")
 
@@ -55,9 +56,7 @@ def test_a_rank_that_works_and_one_that_waits(cli, tmp_path):
     path = write_script(tmp_path, BUSY, drumline={"grace": 1}, resources={"instance_count": 1})
     assert cli("job", "create", "-f", path).rc == 0
     folder = lookup.folder_of("job").path
-    ranks = snapshot_when(lambda described: described["ranks"][0].get("memory_bytes", 0) > 200 * MEGABYTE)[
-        "ranks"
-    ]
+    ranks = snapshot_when(lambda described: described.ranks[0].get("memory_bytes", 0) > 200 * MEGABYTE).ranks
     newest = samples.from_line(read(samples.path_of(folder, 0)).splitlines()[-1])
     # One core at most, as much of it as the kernel had to give, and the other one waits.
     assert ranks[0]["cpu_seconds"] > 0.1
@@ -126,7 +125,8 @@ def test_files_that_a_job_wrote_itself_are_no_trouble(cli, tmp_path):
         with open(file, "wb") as damaged:
             damaged.write(broken)
         described = usage.describe_usage(lookup.folder_of("job"), recovery.recover(lookup.folder_of("job")))
-        assert json.loads(json.dumps(described)) == described
+        plain = describe_record(described)
+        assert json.loads(json.dumps(plain)) == plain
         assert "\x1b" not in "".join(top.format_usage(described))
     os.unlink(file)
     os.mkfifo(file)

@@ -7,6 +7,7 @@ import shutil
 import pytest
 from cli_jobs import write_script
 
+from drumline.contract.record import describe_record
 from drumline.contract.steps import PLACES
 from drumline.control.facts.history import describe_attempt_steps, read_system
 from drumline.control.facts.ranks import describe_ranks
@@ -66,12 +67,12 @@ def test_a_training_is_followed_and_its_late_rank_named(cli, tmp_path):
     assert sorted(history.ranks) == [0, 1]
     summary = history.summarize()
     assert summary is not None
-    assert summary["done"] == STEPS
-    assert summary["sources"] == ["ddp", "optimizer"]
-    assert summary["latest"]["rank"] == 1
-    assert summary["latest"]["late_ms"] > 50
-    assert summary["latest"]["share"] > 0.5
-    assert set(summary["phases"]) == {"input", "forward", "backward", "waiting", "exchange", "other"}
+    assert summary.done == STEPS
+    assert summary.sources == ["ddp", "optimizer"]
+    assert summary.latest.rank == 1
+    assert summary.latest.late_ms > 50
+    assert summary.latest.share > 0.5
+    assert set(summary.phases) == {"input", "forward", "backward", "waiting", "exchange", "other"}
     # Rank 0 waits in backward for the rank whose forward takes longer.
     assert history.find_bucket_bytes() == ((16 * 4 + 4) * 4,)
     assert [len(history.list_seconds(rank, "step")) for rank in (0, 1)] == [STEPS, STEPS]
@@ -81,7 +82,7 @@ def test_a_training_is_followed_and_its_late_rank_named(cli, tmp_path):
     assert forwards[1] - forwards[0] > 0.05
 
     shown = json.loads(cli("job", "show", "-n", "job", "-o", "json").out)["steps"]
-    assert {**shown, "total": None, "total_source": None} == summary
+    assert {**shown, "total": None, "total_source": None} == describe_record(summary)
     assert (shown["total"], shown["total_source"]) == (STEPS + 1, "input max_steps")
     page = cli("job", "show", "-n", "job", "-o", "table").out
     assert f"step {STEPS} of {STEPS + 1} (input max_steps), " in page
@@ -89,11 +90,11 @@ def test_a_training_is_followed_and_its_late_rank_named(cli, tmp_path):
     assert f"step {STEPS} of" in cli("job", "top", "job", "--once").out
 
     told = describe_attempt_steps("job")
-    assert told["progress"].startswith(f"step {STEPS} of {STEPS + 1} (input max_steps), ")
-    assert "wait for rank 1" in told["sentence"]
-    assert [one["lateness"] > 50 for one in describe_ranks("job")["ranks"]] == [False, True]
-    rows = read_system("job", "lateness")["rows"]
-    assert max(one for one in rows[1]["values"] if one == one) > 50  # noqa: PLR0124 - nan is not
+    assert told.progress.startswith(f"step {STEPS} of {STEPS + 1} (input max_steps), ")
+    assert "wait for rank 1" in told.sentence
+    assert [one.lateness > 50 for one in describe_ranks("job").ranks] == [False, True]
+    rows = read_system("job", "lateness").rows
+    assert max(one for one in rows[1].values if one == one) > 50  # noqa: PLR0124 - nan is not
 
 
 SHARDED = f"""
@@ -128,9 +129,9 @@ def test_the_late_rank_of_a_sharded_model_is_named_by_its_collectives(cli, tmp_p
     assert cli("job", "create", "-f", path, "--stream").rc == 0
     summary = read_steps(lookup.folder_of("job").path, 0).summarize()
     assert summary is not None
-    assert (summary["done"], summary["sources"]) == (2 * STEPS, ["collectives", "optimizer"])
-    assert summary["latest"]["rank"] == 1
-    assert summary["latest"]["late_ms"] > 50
+    assert (summary.done, summary.sources) == (2 * STEPS, ["collectives", "optimizer"])
+    assert summary.latest.rank == 1
+    assert summary.latest.late_ms > 50
     assert "latest rank: 1, by " in cli("job", "show", "-n", "job", "-o", "table").out
 
 

@@ -17,20 +17,20 @@ def check(run_folder: Path, followed: Followed) -> None:
     shown = steps.describe_steps(folder, read_outcome(folder))
     if followed.steps == 0:
         # A job that is over soon has too few looks at its stacks.
-        assert shown is None or shown["sources"] == ["stacks"]
+        assert shown is None or shown.sources == ["stacks"]
         return
     assert shown is not None
     total = followed.steps if followed.total else None
-    assert (shown["done"], shown["total"], shown["total_source"]) == (
+    assert (shown.done, shown.total, shown.total_source) == (
         followed.steps,
         total,
         followed.total or None,
     )
-    assert shown["rate"] > 0
-    assert shown["step_s"] > 0
+    assert shown.rate > 0
+    assert shown.step_s > 0
     # Steps that are very short are too few for a look at the logger of DistributedDataParallel.
-    assert set(shown["sources"]) <= {"optimizer", "ddp" if followed.ddp else "collectives"}
-    phases = shown["phases"]
+    assert set(shown.sources) <= {"optimizer", "ddp" if followed.ddp else "collectives"}
+    phases = shown.phases
     assert {"forward", "backward"} <= set(phases)
     assert all(0 <= share <= 1 for share in phases.values())
     assert sum(phases.values()) == pytest.approx(1.0, abs=0.01)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
+from drumline.contract.record import describe_record
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -25,11 +26,12 @@ _PARTS = {
 
 def show(result: Any, form: str | None, query: str | None, columns: tuple[str, ...] = ()) -> None:
     """
-    Print ``result``. ``form`` None: a table on a terminal, else JSON. ``columns``: of a table of a list.
-    Nothing is printed of a query that finds nothing, as ``az`` has it.
+    Print a record, or what JSON can hold. ``form`` None: a table on a terminal, else JSON. ``columns``: of a table of a
+    list. Nothing is printed of a query that finds nothing, as ``az`` has it.
 
     Raises UsageError for a query that is no JMESPath.
     """
+    result = describe_record(result)
     if query:
         result = _search(query, result)
         columns = ()

@@ -12,13 +12,13 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-__all__ = ["NamedTuple", "compile_late", "describe_record", "list_types", "read_record"]
+__all__ = ["ABSENT", "Absent", "NamedTuple", "compile_late", "describe_record", "list_types", "read_record"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from re import Pattern
-    from typing import Any, AnyStr, NamedTuple
+    from typing import Any, AnyStr, Literal, NamedTuple
 else:
     try:
         from _collections import _tuplegetter
@@ -216,8 +216,30 @@ def _make_items(kind: type, name: str, item: Any, values: list[Any]) -> Any:
     return kind(values)
 
 
+class Absent:
+    """A value that is false: of a field without a key in JSON."""
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+
+ABSENT = Absent()
+
+_PLAIN = frozenset((str, int, float, bool, type(None)))
+
+
 def describe_record(value: Any) -> Any:
-    """Return what JSON holds for a record as an object, and for all records inside of it."""
-    if hasattr(value, "_asdict"):
-        return {name: describe_record(field) for name, field in value._asdict().items()}
-    return [describe_record(item) for item in value] if isinstance(value, tuple) else value
+    """Return what JSON holds for a value: for records objects, at any depth."""
+    if isinstance(value, dict):
+        items: Iterable[Any] = value.items()
+    elif hasattr(value, "_fields"):
+        items = zip(value._fields, value)
+    elif isinstance(value, (list, tuple)):
+        return [item if type(item) in _PLAIN else describe_record(item) for item in value]
+    else:
+        return value
+    return {
+        name: item if type(item) in _PLAIN else describe_record(item)
+        for name, item in items
+        if type(item) is not Absent
+    }

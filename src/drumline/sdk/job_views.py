@@ -13,6 +13,7 @@ from drumline.contract import status
 from drumline.contract.drill_kinds import END, KINDS, DrillRequest
 from drumline.contract.errors import JobFailedError, UsageError, WaitTimeoutError
 from drumline.contract.mlflow_variables import FILES
+from drumline.contract.record import describe_record
 from drumline.contract.words import format_seconds
 from drumline.control import times
 from drumline.control.facts import description
@@ -161,7 +162,8 @@ class JobViews(Operations):
         from drumline.control.facts.usage import describe_usage
 
         folder = lookup.folder_of(name)
-        return describe_usage(folder, recover(folder))
+        described: dict[str, Any] = describe_record(describe_usage(folder, recover(folder)))
+        return described
 
     def stacks(self, name: str) -> dict[str, Any]:
         """
@@ -182,7 +184,8 @@ class JobViews(Operations):
         from drumline.control.facts.start import describe_start
 
         recover(lookup.folder_of(name))
-        return describe_start(name, attempt)
+        described: dict[str, Any] = describe_record(describe_start(name, attempt))
+        return described
 
     def diff(self, a: str, b: str) -> JobDifferences:
         """

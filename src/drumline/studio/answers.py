@@ -19,6 +19,7 @@ from drumline.contract.errors import (
     UsageError,
     describe_os_error,
 )
+from drumline.contract.record import describe_record
 from drumline.studio.queries import MOST_TEXT
 from drumline.studio.security import SANDBOX
 
@@ -53,13 +54,14 @@ def to_json(value: Any, status: int = 200) -> Response:
 
 def encode(value: Any) -> bytes:
     """
-    Return JSON as browsers read it: what is no number there, such as ``nan``, is null.
+    Return a record, or another value, as JSON that browsers read: what is no number there, such as ``nan``, is null.
 
     Long lists are encoded one by one: the encoder has an object for every number, until it has all of them.
 
     >>> encode({"rows": [1, float("nan")], "of": None})
     b'{"rows":[1,null],"of":null}'
     """
+    value = describe_record(value)
     if isinstance(value, dict):
         return (
             b"{"

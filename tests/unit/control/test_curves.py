@@ -8,6 +8,7 @@ import pytest
 
 from drumline.contract import events as e
 from drumline.contract.errors import NotFoundError, UsageError
+from drumline.contract.record import describe_record
 from drumline.control.facts import charts
 from drumline.control.facts.charts import list_metrics, put_in_bins, read_series
 from drumline.tracking import metrics as files
@@ -51,17 +52,17 @@ def test_curves_of_several_jobs_are_read_with_one_question(job):
     job.log_metric("loss", ((1001_500 + step, 1 / (step + 1), step) for step in range(5000)))
     job.log_metric("acc", [(1002_000, 0.5, 7)])
     told = read_series([job.name], ["loss"], points=50)
-    (curve,) = told["series"]
-    assert (curve["job"], curve["metric"], curve["count"], len(curve["x"])) == (job.name, "loss", 5000, 50)
-    assert (curve["max"][0], curve["x"][-1]) == (1.0, 4999)
-    (curve,) = read_series([job.name], ["ac*"], axis="relative")["series"]
-    assert (curve["x"], curve["last"]) == ([1.0], [0.5])
-    (curve,) = read_series([job.name], ["ac*"], axis="time")["series"]
-    assert curve["x"] == [1002.0]
-    listed = {one["name"]: one for one in list_metrics(job.name)["metrics"]}
-    assert (listed["loss"]["points"], listed["loss"]["steps"], listed["acc"]["last"]) == (
+    (curve,) = told.series
+    assert (curve.job, curve.metric, curve.count, len(curve.x)) == (job.name, "loss", 5000, 50)
+    assert (curve.max[0], curve.x[-1]) == (1.0, 4999)
+    (curve,) = read_series([job.name], ["ac*"], axis="relative").series
+    assert (curve.x, curve.last) == ([1.0], [0.5])
+    (curve,) = read_series([job.name], ["ac*"], axis="time").series
+    assert curve.x == [1002.0]
+    listed = {one.name: one for one in list_metrics(job.name).metrics}
+    assert (listed["loss"].points, listed["loss"].steps, listed["acc"].last) == (
         5000,
-        [0, 4999],
+        (0, 4999),
         0.5,
     )
 
@@ -69,16 +70,16 @@ def test_curves_of_several_jobs_are_read_with_one_question(job):
 def test_what_comes_while_the_job_runs_is_seen_and_an_end_is_kept(job, monkeypatch):
     monkeypatch.setattr(charts, "_AGAIN", 0)
     job.log_metric("loss", [(1001_000, 1.0, 0)])
-    assert read_series([job.name])["series"][0]["count"] == 1
+    assert read_series([job.name]).series[0].count == 1
     job.log_metric("loss", [(1002_000, 0.5, 1)])
-    assert read_series([job.name])["series"][0]["count"] == 2
+    assert read_series([job.name]).series[0].count == 2
     job.add(e.JobEnded(1003.0, "Completed", 0, "fine"))
-    assert read_series([job.name])["series"][0]["count"] == 2
+    assert read_series([job.name]).series[0].count == 2
     with monkeypatch.context() as unread:
         unread.setattr(charts.MetricsReader, "look", pytest.fail)
-        assert read_series([job.name])["series"][0]["count"] == 2
+        assert read_series([job.name]).series[0].count == 2
     job.log_metric("loss", [(1004_000, 0.25, 2)])
-    assert read_series([job.name])["series"][0]["count"] == 3
+    assert read_series([job.name]).series[0].count == 3
 
 
 def test_readers_with_many_values_are_forgotten(job, monkeypatch):
@@ -94,16 +95,18 @@ def test_names_are_listed_without_reading_any_value(job, monkeypatch):
     with monkeypatch.context() as unread:
         unread.setattr(MetricFile, "read_more", pytest.fail)
         told = list_metrics(job.name, names_only=True)
-    assert told["metrics"] == [{"name": name, "source": "mlflow", "run": ""} for name in ("acc", "loss")]
-    assert [one["points"] for one in list_metrics(job.name)["metrics"]] == [1, 1]
+    assert describe_record(told.metrics) == [
+        {"name": name, "source": "mlflow", "run": ""} for name in ("acc", "loss")
+    ]
+    assert [one.points for one in list_metrics(job.name).metrics] == [1, 1]
 
 
 def test_lines_that_mlflow_did_not_write_are_read_one_by_one(job):
     job.log_metric("loss", [(1, 1.0, 0), (2, 2.0, 1)])
     with open(files.metric_path(job.run_dir, "loss"), "a") as file:
         file.write("nonsense\n3 4.0 2 train\n4 5.0\n5 x 4\n")
-    (curve,) = read_series([job.name])["series"]
-    assert (curve["count"], curve["last"]) == (4, [5.0, 2.0, 4.0])
+    (curve,) = read_series([job.name]).series
+    assert (curve.count, curve.last) == (4, [5.0, 2.0, 4.0])
 
 
 def test_what_cannot_be_drawn_is_refused(job):

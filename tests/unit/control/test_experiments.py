@@ -10,6 +10,7 @@ from drumline.cli.views import show
 from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
 from drumline.contract.outcome import fold
+from drumline.contract.record import describe_record
 from drumline.control.facts import description, parts, start
 from drumline.control.facts.job import JobFacts
 from drumline.control.logs import stream
@@ -83,16 +84,16 @@ def test_a_failed_one_is_said_where_the_job_ends_and_on_its_page(job):
 
 def test_a_timeline_has_their_times(job):
     told = start.describe_start(job.name)
-    assert [(one["experiment"], one["status"]) for one in told["experiments"]] == [
+    assert [(one.experiment, one.status) for one in told.experiments] == [
         ("z0", "Completed"),
         ("z1", "Failed"),
         ("z2", "Running"),
     ]
-    assert told["experiments"][0]["to_s"] - told["experiments"][0]["from_s"] == pytest.approx(2.5)
+    assert told.experiments[0].to_s - told.experiments[0].from_s == pytest.approx(2.5)
     lines = [line for line in show.render_start(told).splitlines() if line.startswith("experiment")]
     assert [line.split("  ")[-1] for line in lines] == ["z0 completed", f"z1 failed: {WHY}", "z2 running"]
     _, outcome = read(job)
-    assert [one["experiment"] for one in parts.describe_times(outcome, 1012.7, math.inf)] == [
+    assert [one.experiment for one in parts.list_times(outcome, 1012.7, math.inf)] == [
         "z1",
         "z2",
     ]
@@ -103,4 +104,4 @@ def test_a_job_without_any_says_nothing_of_them(drumline_home):
     made.start()
     folder, outcome = read(made)
     assert "experiments" not in description.describe(folder, outcome)
-    assert "experiments" not in start.describe_start(made.name)
+    assert "experiments" not in describe_record(start.describe_start(made.name))

@@ -210,7 +210,7 @@ def test_logs_in_a_folder_that_is_a_link_are_not_shown(job, others, attempt):
     assert explain_link(job.folder) == (
         "" if attempt else f"user_logs of job {job.name} is a link, which is not followed"
     )
-    assert describe_ranks(job.name)["ranks"][0]["last_line"] == ""
+    assert describe_ranks(job.name).ranks[0].last_line == ""
 
 
 @pytest.mark.parametrize(

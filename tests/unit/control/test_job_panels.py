@@ -54,7 +54,7 @@ def sample(job, node, at, *ranks, attempt=0, network=(0, 0), gpus=()):
 
 
 def row(told, rank):
-    return known(next(one["values"] for one in told["rows"] if one["rank"] == rank))
+    return known(next(one.values for one in told.rows if one.rank == rank))
 
 
 def known(values):
@@ -75,7 +75,7 @@ def test_cpu_is_a_rate_and_memory_is_as_it_was(job):
     sample(job, 1, 1008.5, use(2, 7.5), use(3, 0.75))
     end(job)
     told = read_system(job.name, points=10)
-    assert (told["begin"], told["end"], told["bin_s"]) == (
+    assert (told.begin, told.end, told.bin_s) == (
         "1970-01-01T00:16:41.000Z",
         "1970-01-01T00:16:51.000Z",
         1.0,
@@ -84,7 +84,7 @@ def test_cpu_is_a_rate_and_memory_is_as_it_was(job):
     assert row(told, 1) == [0.0] * 3 + [100.0] * 5 + [None] * 2
     assert row(told, 3) == [10.0] * 8 + [None] * 2
     assert row(read_system(job.name, "memory", points=10), 0) == [100] * 3 + [300] * 5 + [None] * 2
-    assert [one["key"] for one in told["measures"]] == ["cpu", "memory", "disk", "network", "log"]
+    assert [one.key for one in told.measures] == ["cpu", "memory", "disk", "network", "log"]
 
 
 def test_of_many_samples_in_a_bin_the_last_counts(job):
@@ -103,10 +103,10 @@ def test_gpus_network_and_log_have_rows_of_their_own(job):
     told = read_system(job.name, "gpu", points=10)
     assert row(told, 0)[:5] == [80.0] * 5
     assert row(told, 1) == [None] * 10
-    assert "gpu" in [one["key"] for one in told["measures"]]
-    (first, second) = read_system(job.name, "network", points=10)["rows"]
-    assert (first["rank"], first["label"], first["values"][0]) == (None, "node 0", 100.0)
-    assert known(second["values"]) == [None] * 10
+    assert "gpu" in [one.key for one in told.measures]
+    (first, second) = read_system(job.name, "network", points=10).rows
+    assert (first.rank, first.label, first.values[0]) == (None, "node 0", 100.0)
+    assert known(second.values) == [None] * 10
     assert row(read_system(job.name, "log", points=10), 1) == [0.0] * 3 + [51.0] + [0.0] * 6
 
 
@@ -121,13 +121,13 @@ def test_samples_of_another_attempt_and_damaged_ones_are_left_out(job):
 
 def test_what_happened_is_marked_and_nothing_is_known_before_the_ranks(job, drumline_home):
     job.add(e.RankExited(1005.0, 1, 0, 3, None), e.JobHung(1006.0, "ranks 0-2 wait"))
-    marks = read_system(job.name)["marks"]
-    assert [(one["kind"], one["text"]) for one in marks] == [
+    marks = read_system(job.name).marks
+    assert [(one.kind, one.text) for one in marks] == [
         ("running", "all ranks run"),
         ("failed", "rank 1 failed with exit code 3"),
         ("hang", "ranks 0-2 wait"),
     ]
-    assert read_system(MadeJob("waiting").name)["rows"] == []
+    assert read_system(MadeJob("waiting").name).rows == ()
     with pytest.raises(UsageError, match="measure must be"):
         read_system(job.name, "colour")
 
@@ -141,9 +141,9 @@ def test_a_job_of_512_ranks_is_drawn_whole(drumline_home):
             sample(big, node, 1001.0 + second, *(use(rank, second * 0.5) for rank in ranks))
     end(big, 1021.0)
     told = read_system(big.name, points=300)
-    assert len(told["rows"]) == 512
-    assert [one["rank"] for one in told["rows"]] == list(range(512))
-    assert {value for one in told["rows"] for value in one["values"][1:20]} == {50.0}
+    assert len(told.rows) == 512
+    assert [one.rank for one in told.rows] == list(range(512))
+    assert {value for one in told.rows for value in one.values[1:20]} == {50.0}
 
 
 def test_of_all_samples_of_a_node_one_is_in_memory_at_a_time(job, monkeypatch):
@@ -168,7 +168,7 @@ def test_a_timeline_has_a_lane_for_each_node_and_rank(job):
         e.FirstOutput(1002.0, 0, 0), e.GroupFormed(1003.0, 0, 0, "gloo"), e.RankExited(1010.0, 0, 0, 0, None)
     )
     end(job)
-    lanes = {lane["label"]: lane for lane in describe_timeline(job.name)["lanes"]}
+    lanes = {lane["label"]: lane for lane in describe_timeline(job.name).lanes}
     assert {"job", "node 0", "node 1", "rank 0", "rank 3"} <= set(lanes)
     phases = [(one["name"], one["ended"][-9:]) for one in lanes["rank 0"]["phases"]]
     assert phases == [("until first output", "6:42.000Z"), ("until process group", "6:43.000Z")]
@@ -182,7 +182,7 @@ def test_a_timeline_has_a_lane_for_each_node_and_rank(job):
         ("running", 3_000_000, 7_000_000),
     ]
     json.dumps(trace)
-    assert describe_timeline(job.name, 0)["attempt"] == 0
+    assert describe_timeline(job.name, 0).attempt == 0
     with pytest.raises(UsageError, match="no attempt"):
         describe_timeline(job.name, 1)
 
@@ -195,20 +195,20 @@ def test_variables_are_told_apart_and_secrets_are_hidden(drumline_home):
         environment_variables={"LR": "0.1", "WANDB_API_KEY": "abc123", "WHERE": "https://me:pw@x.org/a?sig=1"}
     )
     told = describe_variables(job.name)
-    assert told["common"]["WORLD_SIZE"] == "4"
-    assert told["common"]["LR"] == "0.1"
-    assert told["common"]["WANDB_API_KEY"] == "(hidden)"
+    assert told.common["WORLD_SIZE"] == "4"
+    assert told.common["LR"] == "0.1"
+    assert told.common["WANDB_API_KEY"] == "(hidden)"
     assert "abc123" not in json.dumps(told)
     assert "pw@" not in json.dumps(told)
-    differing = {one["name"]: one["values"] for one in told["differing"]}
-    assert differing["RANK"] == [{"ranks": [rank], "value": str(rank)} for rank in range(4)]
-    assert differing["NODE_RANK"] == [{"ranks": [0, 1], "value": "0"}, {"ranks": [2, 3], "value": "1"}]
+    differing = {one.name: one.values for one in told.differing}
+    assert differing["RANK"] == [([rank], str(rank)) for rank in range(4)]
+    assert differing["NODE_RANK"] == [([0, 1], "0"), ([2, 3], "1")]
 
 
 def test_addresses_are_filled_in_when_they_are_known(job):
-    assert describe_variables(job.name)["common"]["MASTER_ADDR"] == "${node_0}"
+    assert describe_variables(job.name).common["MASTER_ADDR"] == "${node_0}"
     job.add(e.NetworkChosen(1001.0, ["eth0", "eth0"], ["10.0.0.4", "10.0.0.5"], "all reach it"))
-    assert describe_variables(job.name)["common"]["MASTER_ADDR"] == "10.0.0.4"
+    assert describe_variables(job.name).common["MASTER_ADDR"] == "10.0.0.4"
 
 
 # stacks

@@ -50,7 +50,7 @@ def job(drumline_home):
 
 
 def row(told, rank):
-    values = next(one["values"] for one in told["rows"] if one["rank"] == rank)
+    values = next(one.values for one in told.rows if one.rank == rank)
     return [None if math.isnan(one) else one for one in values]
 
 
@@ -65,28 +65,28 @@ def test_by_how_much_each_is_after_the_median_of_the_others():
 
 
 def test_each_rank_has_its_lateness_and_its_step_time(job):
-    told = describe_ranks(job.name)["ranks"]
-    assert [one["lateness"] for one in told] == [
+    told = describe_ranks(job.name).ranks
+    assert [one.lateness for one in told] == [
         0.0,
         0.0,
         pytest.approx(13.0, abs=0.1),
         pytest.approx(2.0, abs=0.1),
     ]
-    assert {one["step"] for one in told} == {100.0}
-    assert [one["lateness"] for one in describe_ranks(MadeJob("other").name)["ranks"]] == [None] * 4
+    assert {one.step for one in told} == {100.0}
+    assert [one.lateness for one in describe_ranks(MadeJob("other").name).ranks] == [None] * 4
 
 
 def test_lateness_and_step_time_have_rows_over_time(job):
     late = read_system(job.name, "lateness", points=10)
-    assert [one["key"] for one in late["measures"]][-2:] == ["lateness", "step"]
+    assert [one.key for one in late.measures][-2:] == ["lateness", "step"]
     assert row(late, LATE)[:8] == [pytest.approx(13.0, abs=0.1)] * 8
     assert row(late, LATE)[8:] == [None, None]
     assert row(late, 0)[0] == 0.0
     # A tenth of a step is less than what is late here.
-    assert late["measures"][-2]["most"] == pytest.approx(13.0, abs=0.1)
+    assert late.measures[-2].most == pytest.approx(13.0, abs=0.1)
     took = read_system(job.name, "step", points=10)
     assert row(took, 1) == [100.0] * 9 + [None]
-    assert took["measures"][-1] == {"key": "step", "title": "Step time", "unit": "ms", "most": 100.0}
+    assert took.measures[-1] == ("step", "Step time", "ms", 100.0)
 
 
 def test_a_first_step_that_took_long_does_not_set_the_scale(job):
@@ -96,7 +96,7 @@ def test_a_first_step_that_took_long_does_not_set_the_scale(job):
         write(job, window(rank, 0, 2.0 if rank == 0 else 0.0), *(window(rank, at) for at in range(1, 9)))
     told = read_system(job.name, "lateness", points=10)
     assert row(told, 0)[0] == pytest.approx(2000)
-    assert told["measures"][-2]["most"] == 10.0
+    assert told.measures[-2].most == 10.0
 
 
 def test_windows_that_were_dropped_leave_no_holes(drumline_home):
@@ -110,28 +110,28 @@ def test_windows_that_were_dropped_leave_no_holes(drumline_home):
 def test_a_job_without_steps_says_nothing_of_them(drumline_home):
     made = MadeJob()
     made.start()
-    assert "lateness" not in [one["key"] for one in read_system(made.name)["measures"]]
+    assert "lateness" not in [one.key for one in read_system(made.name).measures]
     assert {one for rank in range(4) for one in row(read_system(made.name, "lateness"), rank)} == {None}
     told = describe_attempt_steps(made.name)
-    assert (told["steps"], told["progress"], told["phases"]) == (None, "", [])
+    assert (told.steps, told.progress, told.phases) == (None, "", [])
 
 
 def test_ranks_that_the_plan_does_not_have_are_left_out(job):
     """A job can write the file."""
     write(job, *(window(rank, 0) for rank in range(1000, 1200)))
     told = read_system(job.name, "lateness", points=10)
-    assert [one["rank"] for one in told["rows"]] == [0, 1, 2, 3]
+    assert [one.rank for one in told.rows] == [0, 1, 2, 3]
     assert row(told, LATE)[0] == pytest.approx(13.0, abs=0.1)
 
 
 def test_words_say_where_a_step_goes_and_why_a_rank_is_late(job):
     told = describe_attempt_steps(job.name)
-    assert told["progress"] == "step 80, 10 steps/s"
-    assert told["counted"] == 80
-    parts = {one["key"]: one["seconds"] for one in told["phases"]}
+    assert told.progress == "step 80, 10 steps/s"
+    assert told.counted == 80
+    parts = {one.key: one.seconds for one in told.phases}
     assert list(parts) == ["input", "forward", "backward", "exchange", "waiting"]
     assert sum(parts.values()) == pytest.approx(0.1, abs=0.002)
-    assert told["sentence"] == (
+    assert told.sentence == (
         "the others wait for rank 2: it is the latest in 100 % of steps, by 13 ms; "
         "its forward takes 13 ms longer than that of the others"
     )
@@ -155,4 +155,4 @@ def test_a_cause_is_named_only_where_it_is_most_of_it(drumline_home, late, said)
     write(
         made, *(window(0, second) for second in range(8)), *(window(1, second, **late) for second in range(8))
     )
-    assert describe_attempt_steps(made.name)["sentence"] == said
+    assert describe_attempt_steps(made.name).sentence == said

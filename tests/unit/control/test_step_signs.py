@@ -78,13 +78,13 @@ def test_a_log_says_how_far_and_its_looks_how_fast(job):
     found = describe(job)
     assert found is not None
     assert steps.list_parts(found) == ["step 190 of 1,000 (log of rank 0), 1 steps/s, 13m left"]
-    assert (found["sources"], found["step_s"]) == (["log"], pytest.approx(1.0))
+    assert (found.sources, found.step_s) == (["log"], pytest.approx(1.0))
 
 
 def test_a_silent_rank_is_passed_by(job):
     job.log(0, "ready\n")
     job.log(1, "step 3/10\n")
-    assert describe(job)["told_by"] == "log of rank 1"
+    assert describe(job).told_by == "log of rank 1"
 
 
 def test_the_metric_with_the_most_steps_counts(job):
@@ -96,12 +96,12 @@ def test_the_metric_with_the_most_steps_counts(job):
     found = describe(job)
     assert found is not None
     assert steps.list_parts(found) == ["step 300 (metric loss), 10 steps/s"]
-    assert found["sources"] == ["metrics"]
+    assert found.sources == ["metrics"]
     # A log says more where it also knows the end.
     job.log(0, "step 5: loss 3\nstep 6: loss 2\n")
-    assert describe(job)["told_by"] == "metric loss"
+    assert describe(job).told_by == "metric loss"
     job.log(0, "step 301/1000\n")
-    assert describe(job)["total"] == 1000
+    assert describe(job).total == 1000
 
 
 def test_metrics_without_steps_say_nothing(job):
@@ -130,24 +130,24 @@ def test_stacks_say_where_the_time_goes_of_the_last_minute(job):
     assert steps.list_parts(found) == [
         "input 17 %, communication 50 %, computing 33 % (by 42 looks at stacks)"
     ]
-    assert (found["done"], found["sources"], found["looks"]) == (None, ["stacks"], 42)
-    assert found["phases"] == {"input": 0.1667, "communication": 0.5, "idle": 0.0, "computing": 0.3333}
+    assert (found.done, found.sources, found.looks) == (None, ["stacks"], 42)
+    assert found.phases == {"input": 0.1667, "communication": 0.5, "idle": 0.0, "computing": 0.3333}
     told = describe_attempt_steps(job.name)
-    assert (told["progress"], [one["key"] for one in told["phases"]]) == (
+    assert (told.progress, [one.key for one in told.phases]) == (
         "",
         ["input", "communication", "computing"],
     )
     job.log(0, "step 3/10\n")
     assert steps.list_parts(describe(job))[0] == "step 3 of 10 (log of rank 0)"
-    assert describe(job)["sources"] == ["log", "stacks"]
-    assert describe_attempt_steps(job.name)["progress"] == "step 3 of 10 (log of rank 0)"
+    assert describe(job).sources == ["log", "stacks"]
+    assert describe_attempt_steps(job.name).progress == "step 3 of 10 (log of rank 0)"
 
 
 def test_few_looks_say_nothing(job):
     write_looks(job, (1000.0, {0: (0, 0, 0, 19), 1: (0, 19, 0, 0)}))
     assert describe(job) is None
     job.log(0, "step 3/10\n")
-    assert describe(job)["looks"] is None
+    assert describe(job).looks is None
 
 
 def test_steps_that_a_hook_has_seen_count_more_than_stacks(job):
@@ -156,7 +156,7 @@ def test_steps_that_a_hook_has_seen_count_more_than_stacks(job):
     with open(job.folder.steps_path(0, 0), "ab") as file:
         file.write(contract.to_line([contract.Window(1101.0, 1101.0, 0, 7, 10, 10, seconds)]))
     found = describe(job)
-    assert (found["sources"], found["looks"], found["phases"]) == (
+    assert (found.sources, found.looks, found.phases) == (
         ["optimizer"],
         None,
         {"forward": 1.0, "other": 0.0},

@@ -73,19 +73,13 @@ def folder(tmp_path):
 
 def test_a_summary_says_how_far_how_fast_and_where_the_time_goes(folder):
     summary = read_steps(str(folder), 1).summarize()
-    assert (summary["done"], summary["total"], summary["total_source"]) == (80, 110, "a test")
-    assert summary["rate"] == pytest.approx(10.0)
-    assert summary["step_s"] == pytest.approx(0.1)
-    assert summary["latest"] == {
-        "rank": 2,
-        "late_ms": pytest.approx(13.0, abs=0.1),
-        "share": 1.0,
-        "phase": None,
-        "more_ms": None,
-    }
-    assert summary["sources"] == ["ddp", "optimizer"]
+    assert (summary.done, summary.total, summary.total_source) == (80, 110, "a test")
+    assert summary.rate == pytest.approx(10.0)
+    assert summary.step_s == pytest.approx(0.1)
+    assert summary.latest == (2, pytest.approx(13.0, abs=0.1), 1.0, None, None)
+    assert summary.sources == ["ddp", "optimizer"]
     # The others wait 14, 13 and 11 ms for rank 2.
-    assert summary["phases"] == pytest.approx(
+    assert summary.phases == pytest.approx(
         {
             "input": 0.04,
             "forward": 0.3,
@@ -138,11 +132,11 @@ def test_a_window_of_the_first_step_alone_says_that_it_was_made_and_nothing_else
     only = window(0, 1001.0, 1)._replace(made=1, entries=(), seconds={})
     write(tmp_path, 0, 0, [only])
     summary = read_steps(str(tmp_path), 0).summarize()
-    assert (summary["done"], summary["rate"], summary["step_s"], summary["phases"]) == (1, None, None, {})
+    assert (summary.done, summary.rate, summary.step_s, summary.phases) == (1, None, None, {})
     assert steps.list_parts(summary) == ["step 1"]
     write(tmp_path, 0, 0, [only._replace(time=1002.0, done=11, made=10, seconds={"step": same(0.1)})])
     summary = read_steps(str(tmp_path), 0).summarize()
-    assert (summary["rate"], summary["step_s"], summary["phases"]) == (10.0, 0.1, {"other": 1.0})
+    assert (summary.rate, summary.step_s, summary.phases) == (10.0, 0.1, {"other": 1.0})
 
 
 def test_where_collectives_are_noted_seldom_those_of_ten_minutes_say_who_is_late(tmp_path):
@@ -150,16 +144,16 @@ def test_where_collectives_are_noted_seldom_those_of_ten_minutes_say_who_is_late
         for second in range(0, 900, 100):
             entry = (second, 1000.0 + second + 0.02 * rank)
             write(tmp_path, 0, 0, [window(rank, 1000.0 + second, second)._replace(entries=(entry,))])
-    latest = read_steps(str(tmp_path), 0).summarize()["latest"]
-    assert (latest["rank"], latest["late_ms"], latest["share"]) == (1, 20.0, 1.0)
+    latest = read_steps(str(tmp_path), 0).summarize().latest
+    assert (latest.rank, latest.late_ms, latest.share) == (1, 20.0, 1.0)
 
 
 def test_one_rank_alone_waits_for_nobody(tmp_path):
     only = window(0, 1001.0, 10)._replace(entries=(), seconds={"step": same(0.5), "forward": same(0.2)})
     write(tmp_path, 0, 0, [only])
     summary = read_steps(str(tmp_path), 0).summarize()
-    assert (summary["latest"], summary["total"], summary["rate"]) == (None, None, 2.0)
-    assert summary["phases"] == {"forward": 0.4, "other": 0.6}
+    assert (summary.latest, summary.total, summary.rate) == (None, None, 2.0)
+    assert summary.phases == {"forward": 0.4, "other": 0.6}
 
 
 def test_parts_that_add_up_to_more_than_a_step_are_shares_all_the_same(tmp_path):
@@ -178,11 +172,11 @@ def test_the_sentence_names_a_rank_only_if_it_stands_out(folder):
     ]
     assert steps.list_parts(summary, is_over=True)[0] == "step 80 of 110 (a test), 10 steps/s"
     for late in ({"share": 0.4}, {"late_ms": 1.5}):
-        assert len(steps.list_parts({**summary, "latest": {**summary["latest"], **late}})) == 2
-    why = {**summary["latest"], "phase": "forward", "more_ms": 12.5}
+        assert len(steps.list_parts(summary._replace(latest=summary.latest._replace(**late)))) == 2
+    why = summary.latest._replace(phase="forward", more_ms=12.5)
     said = "latest rank: 2, by 13 ms in 100 % of steps; its forward takes 12.5 ms longer"
-    assert steps.list_parts({**summary, "latest": why})[2] == said
-    slow = {**summary, "rate": 0.05, "total": None}
+    assert steps.list_parts(summary._replace(latest=why))[2] == said
+    slow = summary._replace(rate=0.05, total=None)
     assert steps.list_parts(slow)[0] == "step 80, 20 s/step"
 
 
@@ -264,17 +258,17 @@ def test_the_latest_rank_comes_with_what_takes_it_longer(tmp_path, more_ms, phas
         made = window(rank, 1001.0, 10, 0.014 if rank == 1 else 0.0)
         input_s = 0.004 + (more_ms / 1000 if rank == 1 else 0.0)
         write(tmp_path, 0, 0, [made._replace(seconds={**made.seconds, "input": same(input_s)})])
-    latest = read_steps(str(tmp_path), 0).summarize()["latest"]
-    assert (latest["rank"], latest["phase"]) == (1, phase)
-    assert latest["more_ms"] == (pytest.approx(more_ms) if phase else None)
+    latest = read_steps(str(tmp_path), 0).summarize().latest
+    assert (latest.rank, latest.phase) == (1, phase)
+    assert latest.more_ms == (pytest.approx(more_ms) if phase else None)
 
 
 def test_a_job_that_makes_no_steps_any_more_has_no_rate(tmp_path):
     now = time.time()
     write(tmp_path, 0, 0, [window(0, now - 300 + second, 10 * second) for second in range(1, 7)])
     folder, history = RunFolder(str(tmp_path)), read_steps(str(tmp_path), 0)
-    assert steps.summarize_steps(folder, history, is_first=False, is_over=False)["rate"] is None
-    assert steps.summarize_steps(folder, history, is_first=False, is_over=True)["rate"] == 10.0
+    assert steps.summarize_steps(folder, history, is_first=False, is_over=False).rate is None
+    assert steps.summarize_steps(folder, history, is_first=False, is_over=True).rate == 10.0
 
 
 def test_steps_that_took_no_time_are_no_error(tmp_path):
@@ -283,7 +277,7 @@ def test_steps_that_took_no_time_are_no_error(tmp_path):
 
     exposed = {"comm": same(1.0), "overlap": same(0.0), "exposed": same(1.0)}
     write(tmp_path, 0, 0, [made(1000.0, 0.0), made(1001.0, 0.0), made(1002.0, 1.0, **exposed)])
-    assert read_steps(str(tmp_path), 0).summarize()["phases"]["waiting"] == 0.0
+    assert read_steps(str(tmp_path), 0).summarize().phases["waiting"] == 0.0
 
 
 def test_the_rate_of_steps_that_take_hours_is_exact(tmp_path):
@@ -295,4 +289,4 @@ def test_the_rate_of_steps_that_take_hours_is_exact(tmp_path):
 def test_a_total_that_was_surpassed_is_not_shown(tmp_path):
     write(tmp_path, 0, 0, [window(0, 1000.0, 50, total=Total(40, 7, "a test"))])
     summary = read_steps(str(tmp_path), 0).summarize()
-    assert (summary["done"], summary["total"], summary["total_source"]) == (57, None, None)
+    assert (summary.done, summary.total, summary.total_source) == (57, None, None)

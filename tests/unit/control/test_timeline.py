@@ -6,6 +6,7 @@ from drumline.cli.views import show
 from drumline.contract import events as e
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.folder import RunFolder
+from drumline.contract.outcome import fold
 from drumline.control.facts import start
 
 START = [
@@ -43,11 +44,12 @@ OLDER = [one for one in START if not isinstance(one, (e.WarmStart, e.FirstOutput
 
 def told_of(events, attempt=-1):
     starts = start.fold(events)
-    return {"job": "job", **start.describe_attempt(starts[attempt], len(starts), starts[0].zero)}
+    folder, outcome = RunFolder("/jobs/job"), fold(events)
+    return start.describe_attempt(start.FoundStart(folder, outcome, starts[attempt], starts))
 
 
 def spans(told):
-    return {one["phase"]: (one["from_s"], one["to_s"]) for one in told["phases"]}
+    return {one.phase: (one.from_s, one.to_s) for one in told.phases}
 
 
 def test_every_phase_has_its_seconds_since_the_submission():
@@ -68,14 +70,14 @@ def test_every_phase_has_its_seconds_since_the_submission():
     assert list(spans(told)) == list(expected)
     for name, span in spans(told).items():
         assert span == pytest.approx(expected[name], abs=1e-5), name
-    rank = told["ranks"][1]
-    assert (rank["node"], rank["backend"], told["total_s"]) == (1, "gloo", pytest.approx(6.2))
-    assert [one["warm"]["reused"] for one in told["nodes"]] == [False, True]
+    rank = told.ranks[1]
+    assert (rank.node, rank.backend, told.total_s) == (1, "gloo", pytest.approx(6.2))
+    assert [one.warm.reused for one in told.nodes] == [False, True]
 
 
 def test_what_took_longest_is_named_with_its_largest_part():
     told = told_of(START)
-    assert told["longest"] == {"phase": "preparing", "seconds": pytest.approx(3.0), "rank": None}
+    assert told.longest == ("preparing", pytest.approx(3.0), None)
     assert show.render_start(told).endswith(
         "What took longest: preparing code, data and environment, 3.000 s of 6.200 s (48 %)."
         " Of that, environment took 2.800 s.\n"
@@ -86,7 +88,7 @@ def test_a_first_output_long_after_the_group_is_no_part_of_the_start():
     told = told_of(
         [*OLDER, e.GroupFormed(106.2, 0, 0), e.GroupFormed(106.2, 1, 1), e.FirstOutput(900.0, 0, 0)]
     )
-    assert told["total_s"] == pytest.approx(6.2)
+    assert told.total_s == pytest.approx(6.2)
 
 
 def test_the_text_fits_its_columns_and_has_a_bar_a_phase():
@@ -103,14 +105,14 @@ def test_the_text_fits_its_columns_and_has_a_bar_a_phase():
 
 def test_a_later_attempt_begins_with_what_ended_the_one_before():
     told = told_of([*START, *AGAIN])
-    assert (told["attempt"], told["attempts"], told["since_submission_s"]) == (1, 2, pytest.approx(10.0))
+    assert (told.attempt, told.attempts, told.since_submission_s) == (1, 2, pytest.approx(10.0))
     found = spans(told)
     assert found["attempt ended"] == pytest.approx((0.0, 0.5))
     assert found["ranks started"] == pytest.approx((1.0, 1.0))
     text = show.render_start(told)
     assert "attempt 1 of 0-1, 1 rank on 1 node\n" in text
     assert "because rank 1 on node 1 failed first: ValueError\n" in text
-    assert told_of([*START, *AGAIN], 0)["total_s"] == pytest.approx(6.2)
+    assert told_of([*START, *AGAIN], 0).total_s == pytest.approx(6.2)
 
 
 def test_an_older_job_shows_what_there_is():
@@ -125,22 +127,22 @@ def test_a_start_that_goes_on_can_be_shown_at_any_time(count):
     assert show.render_start(told).startswith("job job")
     assert ("so far" in show.render_start(told)) == (e.JobRunning not in map(type, START[:count]))
     if count < 4:
-        assert [one["to_s"] for one in told["phases"]][-1] is None
+        assert [one.to_s for one in told.phases][-1] is None
         assert "..." in show.render_start(told)
 
 
 def test_ranks_that_are_not_started_yet_are_waited_for():
     told = told_of(START[:9])
-    last = told["phases"][-1]
-    assert (last["phase"], last["from_s"], last["to_s"]) == ("ranks started", pytest.approx(4.3), None)
-    assert told["longest"]["phase"] == "ranks started"
+    last = told.phases[-1]
+    assert (last.phase, last.from_s, last.to_s) == ("ranks started", pytest.approx(4.3), None)
+    assert told.longest.phase == "ranks started"
 
 
 def test_a_phase_that_was_cut_off_ended_with_the_job():
     told = told_of([*START[:2], e.JobEnded(100.9, "Canceled", 130, "canceled by ann")])
     assert spans(told)["in line"] == pytest.approx((0.1, 0.9))
     told = told_of([*START[:9], e.JobEnded(109.0, "Failed", 1, "no port")])
-    assert told["phases"][-1]["note"] == "cut off"
+    assert told.phases[-1].note == "cut off"
     assert spans(told)["ranks started"] == pytest.approx((4.3, 9.0))
 
 

@@ -3,24 +3,29 @@
 import pytest
 
 from drumline.cli.views import top
+from drumline.contract.record import ABSENT
+from drumline.control.facts import usage
+from drumline.control.facts.steps import TrainingFacts
 
-NODE = {
-    "node": 0,
-    "host": "node-with-a-name-01",
-    "cores": 64,
-    "cpu_percent": 812.0,
-    "memory_bytes": 100 << 30,
-    "memory_total_bytes": 512 << 30,
-    "memory_limit": None,
-    "swap_bytes": 0,
-    "received_bytes_per_second": 1 << 20,
-    "sent_bytes_per_second": 1 << 20,
-    "read_bytes_per_second": 1 << 20,
-    "written_bytes_per_second": 1 << 20,
-    "load": 8.25,
-    "age_seconds": 1.0,
-    "gpus": [],
-}
+NODE = usage.NodeUsage(
+    node=0,
+    host="node-with-a-name-01",
+    sampled_at="1970-01-01T00:00:00.000Z",
+    age_seconds=1.0,
+    cpu_percent=812.0,
+    cores=64,
+    memory_bytes=100 << 30,
+    memory_total_bytes=512 << 30,
+    memory_limit=None,
+    swap_bytes=0,
+    received_bytes_per_second=1 << 20,
+    sent_bytes_per_second=1 << 20,
+    read_bytes_per_second=1 << 20,
+    written_bytes_per_second=1 << 20,
+    load=8.25,
+    gpus=[],
+    others=None,
+)
 RANK = {
     "label": "0",
     "node": 0,
@@ -35,15 +40,7 @@ RANK = {
     "threads": 12,
     "seconds_since_output": 2.0,
 }
-JOB = {
-    "type": "command",
-    "name": "calm_drum",
-    "status": "Running",
-    "reason": "",
-    "seconds": 60.0,
-    "nodes": [NODE],
-    "ranks": [RANK],
-}
+JOB = usage.JobUsage(ABSENT, "calm_drum", "command", "Running", "", "local", 60.0, nodes=[NODE], ranks=[RANK])
 
 
 @pytest.mark.parametrize("width", [50, 80, 100])
@@ -68,8 +65,7 @@ def test_a_wide_terminal_has_all_columns():
 
 
 def test_what_a_job_says_of_its_steps_stays_in_its_line():
-    steps = {"done": 5, "total": None, "total_source": None, "rate": None, "step_s": None, "phases": {}}
-    steps |= {"told_by": "metric x\njob a is Completed", "looks": None, "latest": None, "sources": []}
-    lines = top.format_usage({**JOB, "training": steps}, 100)
+    training = TrainingFacts(done=5, told_by="metric x\njob a is Completed")
+    lines = top.format_usage(JOB._replace(training=training), 100)
     assert not [line for line in lines if line.startswith("job a is")]
     assert [line for line in lines if "metric x job a is Completed" in line]

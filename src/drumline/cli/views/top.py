@@ -21,7 +21,9 @@ from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from drumline.control.facts.usage import JobUsage, NodeUsage
 
 
 _REFRESH_S = 1.0
@@ -73,28 +75,29 @@ def _top(arguments: Namespace) -> int:
     return 0
 
 
-def _take_snapshot(name: str, node: int | None) -> dict[str, Any]:
+def _take_snapshot(name: str, node: int | None) -> JobUsage:
     from drumline.control.jobs.recovery import recover
 
     folder = folder_of(name)
     described = describe_usage(folder, recover(folder))
     if node is None:
         return described
-    if described["type"] != "command":
-        raise UsageError(f"--node: job {name} is a {described['type']}, which has no nodes")
-    chosen = {part: [one for one in described[part] if one["node"] == node] for part in ("nodes", "ranks")}
-    if not chosen["nodes"] and not chosen["ranks"] and (described["nodes"] or described["ranks"]):
+    if described.type != "command":
+        raise UsageError(f"--node: job {name} is a {described.type}, which has no nodes")
+    nodes = [use for use in described.nodes or () if use.node == node]
+    ranks = [rank for rank in described.ranks or () if rank["node"] == node]
+    if not nodes and not ranks and (described.nodes or described.ranks):
         raise UsageError(f"--node: job {name} has no node {node}")
-    return {**described, **chosen}
+    return described._replace(nodes=nodes, ranks=ranks)
 
 
-def _format_lines(described: dict[str, Any]) -> list[str]:
+def _format_lines(described: JobUsage) -> list[str]:
     width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else 0
     return format_usage(described, width or None)
 
 
-def _is_over(described: Mapping[str, Any]) -> bool:
-    return described["status"] in status.TERMINAL
+def _is_over(described: JobUsage) -> bool:
+    return described.status in status.TERMINAL
 
 
 def _show_live(name: str, node: int | None) -> int:
@@ -106,7 +109,7 @@ def _show_live(name: str, node: int | None) -> int:
             described = _take_snapshot(name, node)
             if _is_over(described):
                 return 0
-            refresh_s = _REFRESH_S if described["engine"] in ("", "local") else _REMOTE_REFRESH_S
+            refresh_s = _REFRESH_S if described.engine in ("", "local") else _REMOTE_REFRESH_S
             if not screen.show(_format_lines(described), refresh_s):
                 return 0
     except KeyboardInterrupt:
@@ -241,37 +244,37 @@ _LEFT_OUT = (
 """Columns that a narrow terminal does without, in this order."""
 
 
-def format_usage(described: Mapping[str, Any], width: int | None = None) -> list[str]:
+def format_usage(described: JobUsage, width: int | None = None) -> list[str]:
     """
     Format a title, then the nodes, GPUs and ranks; for a pipeline or a sweep, of each job under way.
 
     ``width``: of the terminal; columns that do not fit are left out. None: as wide as it takes.
     """
-    if described["type"] == "command":
+    if described.type == "command":
         return [_title(described), *_list_steps(described, width), *_tables(described, width)]
     lines = [_title(described)]
-    for one in described["jobs"]:
+    for one in described.jobs or ():
         step, *rest = format_usage(one, width)
-        lines += ["", clean(f"{one['step']}: {step}"), *rest]
-    if not described["jobs"]:
-        kind = "step" if described["type"] == "pipeline" else "trial"
-        hint = f"drumline job show {as_arguments(described['name'])}"
+        lines += ["", clean(f"{one.step}: {step}"), *rest]
+    if not described.jobs:
+        kind = "step" if described.type == "pipeline" else "trial"
+        hint = f"drumline job show {as_arguments(described.name)}"
         lines.append(f"no {kind} of it is under way now; each is a job of its own: {hint}")
     return lines
 
 
-def _title(described: Mapping[str, Any]) -> str:
-    name, seconds = described["name"], described["seconds"]
-    if described["type"] == "command" and _is_over(described):
+def _title(described: JobUsage) -> str:
+    name, seconds = described.name, described.seconds
+    if described.type == "command" and _is_over(described):
         took = "" if seconds is None else f" after {format_duration(seconds)}"
-        if not described["nodes"]:
-            return clean(f"job {name} is {described['status']}{took}; it was not sampled")
-        return clean(f"job {name} is {described['status']}{took}: means and peaks of its last attempt")
+        if not described.nodes:
+            return clean(f"job {name} is {described.status}{took}; it was not sampled")
+        return clean(f"job {name} is {described.status}{took}: means and peaks of its last attempt")
     since = "after" if _is_over(described) else "for"
     lasted = "" if seconds is None else f" {since} {format_duration(seconds)}"
-    reason = f": {described['reason']}" if described["reason"] else ""
-    title = f"job {name} is {described['status']}{lasted}{reason}"
-    if described["type"] == "command" and not described["nodes"]:
+    reason = f": {described.reason}" if described.reason else ""
+    title = f"job {name} is {described.status}{lasted}{reason}"
+    if described.type == "command" and not described.nodes:
         title += "; there is no sample yet"
     return _clean_line(title)
 
@@ -281,8 +284,8 @@ def _clean_line(text: str) -> str:
     return " ".join(clean(text).split())
 
 
-def _list_steps(described: Mapping[str, Any], width: int | None) -> list[str]:
-    training = described.get("training")
+def _list_steps(described: JobUsage, width: int | None) -> list[str]:
+    training = described.training
     if not training:
         return []
     parts = [_clean_line(part) for part in list_parts(training, is_over=_is_over(described))]
@@ -290,10 +293,10 @@ def _list_steps(described: Mapping[str, Any], width: int | None) -> list[str]:
     return parts if width and len(together) > width else [together]
 
 
-def _tables(described: Mapping[str, Any], width: int | None) -> list[str]:
+def _tables(described: JobUsage, width: int | None) -> list[str]:
     over = _is_over(described)
-    tables = [_nodes(described["nodes"], over), _gpus(described["nodes"])]
-    tables.append(_ended_ranks(described["ranks"]) if over else _ranks(described))
+    tables = [_nodes(described.nodes or (), over), _gpus(described.nodes or ())]
+    tables.append(_ended_ranks(described.ranks or ()) if over else _ranks(described))
     lines: list[str] = []
     missing: dict[str, None] = {}
     for rows in tables:
@@ -306,61 +309,59 @@ def _tables(described: Mapping[str, Any], width: int | None) -> list[str]:
     return lines
 
 
-def _nodes(nodes: Sequence[Mapping[str, Any]], over: bool) -> list[tuple[str, ...]]:
+def _nodes(nodes: Iterable[NodeUsage], over: bool) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [
         ("NODE", "CPU", "MEMORY", "SWAP", "NET IN", "NET OUT", "DISK READ", "DISK WRITE", "LOAD", "HOST")
     ]
     for node in nodes:
-        limit = node["memory_limit"]
-        memory = f"{format_size(node['memory_bytes'])} of {format_size(node['memory_total_bytes'])}"
+        limit = node.memory_limit
+        memory = f"{format_size(node.memory_bytes)} of {format_size(node.memory_total_bytes)}"
         if limit:
-            memory += f" ({format_size(limit['used_bytes'])} of its limit of {format_size(limit['bytes'])})"
-        late = (
-            "" if over or node["age_seconds"] < _STALE_S else f" {format_duration(node['age_seconds'])} ago"
-        )
+            memory += f" ({format_size(limit.used_bytes)} of its limit of {format_size(limit.bytes)})"
+        late = "" if over or node.age_seconds < _STALE_S else f" {format_duration(node.age_seconds)} ago"
         rows.append(
             (
-                str(node["node"]),
-                f"{_percent(node['cpu_percent'])} of {node['cores']}",
+                str(node.node),
+                f"{_percent(node.cpu_percent)} of {node.cores}",
                 memory,
-                format_size(node["swap_bytes"]),
-                format_rate(node["received_bytes_per_second"]),
-                format_rate(node["sent_bytes_per_second"]),
-                format_rate(node["read_bytes_per_second"]),
-                format_rate(node["written_bytes_per_second"]),
-                f"{node['load']:.2f}",
-                _clean_line(f"{node['host'] or '-'}{late}"),
+                format_size(node.swap_bytes),
+                format_rate(node.received_bytes_per_second),
+                format_rate(node.sent_bytes_per_second),
+                format_rate(node.read_bytes_per_second),
+                format_rate(node.written_bytes_per_second),
+                f"{node.load:.2f}",
+                _clean_line(f"{node.host or '-'}{late}"),
             )
         )
     return rows
 
 
-def _gpus(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+def _gpus(nodes: Iterable[NodeUsage]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("NODE", "GPU", "BUSY", "MEMORY", "POWER", "HEAT", "RANKS", "NAME")]
     rows += [
         (
-            str(node["node"]),
-            clean(gpu["gpu"]),
-            _percent(gpu["busy_percent"]),
-            f"{format_size(gpu['memory_bytes'])} of {format_size(gpu['memory_total_bytes'])}",
-            "-" if gpu["watts"] is None else f"{gpu['watts']:.0f} W",
-            "-" if gpu["celsius"] is None else f"{gpu['celsius']} °C",
-            ", ".join(map(str, gpu["ranks"])) or "-",
-            clean(gpu["name"]),
+            str(node.node),
+            clean(gpu.gpu),
+            _percent(gpu.busy_percent),
+            f"{format_size(gpu.memory_bytes)} of {format_size(gpu.memory_total_bytes)}",
+            "-" if gpu.watts is None else f"{gpu.watts:.0f} W",
+            "-" if gpu.celsius is None else f"{gpu.celsius} °C",
+            ", ".join(map(str, gpu.ranks)) or "-",
+            clean(gpu.name),
         )
         for node in nodes
-        for gpu in node["gpus"]
+        for gpu in node.gpus
     ]
     return rows
 
 
-def _ranks(described: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _ranks(described: JobUsage) -> list[tuple[str, ...]]:
     heading = ("RANK", "NODE", "PID", "STATE", "CPU", "MEMORY", "PEAK", "READ", "WRITE")
     rows: list[tuple[str, ...]] = [(*heading, "PROCS", "THREADS", "GPU", "GPU MEM", "OUTPUT")]
-    rows += [_row(rank["label"], rank) for rank in described["ranks"]]
-    for node in described["nodes"]:
-        if node.get("others"):
-            rows.append(_row("(others)", {"node": node["node"], "state": "-", **node["others"]}))
+    rows += [_row(rank["label"], rank) for rank in described.ranks or ()]
+    for node in described.nodes or ():
+        if node.others:
+            rows.append(_row("(others)", {"node": node.node, "state": "-", **node.others}))
     return rows
 
 
@@ -384,7 +385,7 @@ def _row(label: str, rank: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _ended_ranks(ranks: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+def _ended_ranks(ranks: Iterable[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("RANK", "NODE", "STATE", "MEAN CPU", "PEAK MEMORY", "READ", "WRITTEN")]
     rows += [
         (

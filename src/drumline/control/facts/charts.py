@@ -11,12 +11,12 @@ import math
 import operator
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from drumline.contract.errors import UsageError
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import ABSENT, NamedTuple
 from drumline.contract.words import format_count
 from drumline.control.answer_cache import KeptAnswers, stamp_files
 from drumline.control.facts.history import Mark, read_marks
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
+    from drumline.contract.record import Absent
     from drumline.control.facts.job import SweepGoal
     from drumline.tracking.series import Series
 
@@ -50,34 +51,89 @@ _AGAIN = 5.0
 """Times the time that an answer took: for so long it is good enough while the job runs."""
 
 
-def list_metrics(name: str, *, names_only: bool = False) -> dict[str, Any]:
+class LoggedMetric(NamedTuple):
+    """A metric of a run; figures are absent where only names are asked for."""
+
+    name: str
+    source: str
+    run: str
+    points: int | Absent = ABSENT
+    last: float | str | Absent | None = ABSENT
+    lowest: float | Absent | None = ABSENT
+    highest: float | Absent | None = ABSENT
+    steps: tuple[int, int] | Absent = ABSENT
+    is_cut: bool | Absent = ABSENT
+
+
+class LoggedMetrics(NamedTuple):
+    metrics: list[LoggedMetric]
+    left_out: int
+    notes: list[str]
+
+
+def list_metrics(name: str, *, names_only: bool = False) -> LoggedMetrics:
     """
     Return what the job has logged: each metric of each run with the number of its values and its range of steps.
 
     ``names_only``: their names, sources and runs alone, for which no value need be read.
     """
 
-    def list_found(_job: str, found: FoundMetrics, _began: float) -> dict[str, Any]:
-        metrics = []
-        for series in found.series:
-            metric: dict[str, Any] = {"name": series.name, "source": series.source, "run": series.run}
-            if not names_only:
-                if not len(series):
-                    continue
-                figures = series.figures()
-                metric |= {
-                    "points": len(series),
-                    "last": None if figures.last is None else to_json_number(figures.last.value),
-                    "lowest": figures.lowest,
-                    "highest": figures.highest,
-                    "steps": list(figures.steps),
-                    "is_cut": series.is_cut,
-                }
-            metrics.append(metric)
-        return {"metrics": metrics, "left_out": found.left_out, "notes": list(found.notes)}
+    def list_found(_job: str, found: FoundMetrics, _began: float) -> LoggedMetrics:
+        metrics = [
+            LoggedMetric(series.name, series.source, series.run) if names_only else _measure(series)
+            for series in found.series
+            if names_only or len(series)
+        ]
+        return LoggedMetrics(metrics, found.left_out, list(found.notes))
 
     wanted = "names" if names_only else "list"
     return _answer(folder_of(name), (), wanted, list_found, names_only=names_only)
+
+
+def _measure(series: Series) -> LoggedMetric:
+    figures = series.figures()
+    last = None if figures.last is None else to_json_number(figures.last.value)
+    return LoggedMetric(
+        *(series.name, series.source, series.run, len(series)),
+        last,
+        figures.lowest,
+        figures.highest,
+        figures.steps,
+        series.is_cut,
+    )
+
+
+class PlacedMark(NamedTuple):
+    x: float
+    kind: str
+    text: str
+
+
+class Curve(NamedTuple):
+    """A metric of one run, or the band of several, in bins. ``a_step``: how many values it has at each step."""
+
+    job: str
+    metric: str
+    source: str
+    run: str
+    runs: int
+    rank: None
+    count: int  # type: ignore[assignment]
+    a_step: int | None
+    is_cut: bool
+    x: list[float]
+    min: list[float | None]
+    max: list[float | None]
+    mean: list[float | None]
+    last: list[float | None]
+    marks: list[PlacedMark]
+
+
+class Curves(NamedTuple):
+    x: str
+    series: list[Curve]
+    left_out: int
+    notes: list[str]
 
 
 def read_series(
@@ -88,7 +144,7 @@ def read_series(
     axis: str = "step",
     band: bool = False,
     with_marks: bool = False,
-) -> dict[str, Any]:
+) -> Curves:
     """
     Return the metrics of jobs whose names match a shell pattern, or all, each in at most ``points`` bins.
 
@@ -102,20 +158,20 @@ def read_series(
         raise UsageError(f"{len(names)} jobs are too many", f"{MOST_JOBS} at most")
     points = max(1, min(points, MOST_POINTS))
 
-    def draw(job: str, found: FoundMetrics, began: float) -> dict[str, Any]:
+    def draw(job: str, found: FoundMetrics, began: float) -> Curves:
         groups = _group((one for one in found.series if len(one)), band=band)
         marks = read_marks(folder_of(job)) if with_marks else []
         curves = [_draw(job, group, points, axis, began, marks) for group in groups]
-        return {"series": curves, "left_out": found.left_out, "notes": list(found.notes)}
+        return Curves(axis, curves, found.left_out, list(found.notes))
 
     wanted = (points, axis, band, with_marks)
     told = [_answer(folder_of(name), tuple(patterns), wanted, draw) for name in dict.fromkeys(names)]
-    return {
-        "x": axis,
-        "series": [curve for one in told for curve in one["series"]],
-        "left_out": sum(one["left_out"] for one in told),
-        "notes": list(dict.fromkeys(note for one in told for note in one["notes"])),
-    }
+    return Curves(
+        axis,
+        [curve for one in told for curve in one.series],
+        sum(one.left_out for one in told),
+        list(dict.fromkeys(note for one in told for note in one.notes)),
+    )
 
 
 def _group(series: Iterable[Series], *, band: bool) -> list[list[Series]]:
@@ -125,33 +181,26 @@ def _group(series: Iterable[Series], *, band: bool) -> list[list[Series]]:
     return list(groups.values())
 
 
-def _draw(
-    job: str, group: list[Series], points: int, axis: str, began: float, marks: list[Mark]
-) -> dict[str, Any]:
+def _draw(job: str, group: list[Series], points: int, axis: str, began: float, marks: list[Mark]) -> Curve:
     zero = began if axis == "relative" else 0.0
     binned = put_in_bins(*_join([_place(one, axis, zero) for one in group]), points)
-    return {
-        "job": job,
-        "metric": group[0].name,
-        "source": group[0].source,
-        "run": group[0].run if len(group) == 1 else "",
-        "runs": len(group),
-        "rank": None,
-        "count": binned.value_count,
-        "a_step": round(binned.value_count / binned.place_count)
-        if axis == "step" and binned.place_count
-        else None,
-        "is_cut": any(one.is_cut for one in group),
-        "x": binned.x,
-        "min": binned.least,
-        "max": binned.most,
-        "mean": binned.mean,
-        "last": binned.last,
-        "marks": _put_marks(group[0], axis, zero, marks),
-    }
+    first, counted = group[0], axis == "step" and binned.place_count
+    return Curve(
+        *(job, first.name, first.source, first.run if len(group) == 1 else "", len(group)),
+        rank=None,
+        count=binned.value_count,
+        a_step=round(binned.value_count / binned.place_count) if counted else None,
+        is_cut=any(one.is_cut for one in group),
+        x=binned.x,
+        min=binned.least,
+        max=binned.most,
+        mean=binned.mean,
+        last=binned.last,
+        marks=_put_marks(first, axis, zero, marks),
+    )
 
 
-def _put_marks(one: Series, axis: str, zero: float, marks: list[Mark]) -> list[dict[str, Any]]:
+def _put_marks(one: Series, axis: str, zero: float, marks: list[Mark]) -> list[PlacedMark]:
     """Return the marks with their places on the axis of a curve; on that of steps, the last step before each."""
     steps, times, _ = one.arrays()
     placed = []
@@ -162,7 +211,7 @@ def _put_marks(one: Series, axis: str, zero: float, marks: list[Mark]) -> list[d
             if not before:
                 continue
             x = steps[before - 1]
-        placed.append({"x": x, "kind": mark.kind, "text": mark.text})
+        placed.append(PlacedMark(x, mark.kind, mark.text))
     return placed
 
 
@@ -185,6 +234,7 @@ def _join(placed: list[tuple[Sequence[float], array[float]]]) -> tuple[Sequence[
 
 # what is kept
 
+_Made = TypeVar("_Made")
 _readers: OrderedDict[tuple[str, tuple[str, ...], bool], MetricsReader] = OrderedDict()
 _counts: dict[tuple[str, tuple[str, ...], bool], int] = {}
 
@@ -193,14 +243,14 @@ def _answer(
     folder: RunFolder,
     patterns: tuple[str, ...],
     wanted: object,
-    make: Callable[[str, FoundMetrics, float], dict[str, Any]],
+    make: Callable[[str, FoundMetrics, float], _Made],
     *,
     names_only: bool = False,
-) -> dict[str, Any]:
+) -> _Made:
     """Return what ``make`` makes of the job's metrics, or what it made of the same before."""
     outcome = read_outcome(folder)
 
-    def look() -> tuple[dict[str, Any], float | None]:
+    def look() -> tuple[_Made, float | None]:
         place = (folder.path, patterns, names_only)
         reader = _readers.pop(place, None) or MetricsReader(folder, patterns, names_only=names_only)
         found = reader.look(_LIMIT_S)
@@ -315,74 +365,109 @@ def _add(found: Binned, place: float, values: list[float]) -> None:
 # the parts of a job
 
 
-def describe_graph(name: str) -> dict[str, Any]:
-    """Return the steps of a pipeline, in their order, and which needs which. Raises NotFoundError, UsageError."""
+class GraphNode(NamedTuple):
+    """A step of a pipeline."""
+
+    name: str
+    job: str | None
+    status: str
+    type: str
+    sentence: str
+    began: str | None
+    ended: str | None
+    seconds: float | None
+    reused: bool
+
+
+class JobGraph(NamedTuple):
+    """The steps of a pipeline in their order; each edge goes from a step to one that needs it."""
+
+    nodes: list[GraphNode]
+    edges: list[tuple[str, str]]
+
+
+def describe_graph(name: str) -> JobGraph:
+    """Return the steps of a pipeline, and which needs which. Raises NotFoundError, UsageError."""
     folder, outcome = recover_kind(name, "pipeline", "it has no steps")
     planned = {
         str(step.get("name")): step for step in (folder.read_json(folder.graph) or {}).get("steps") or ()
     }
     nodes = [
-        {
-            "name": step.step,
-            "job": step.job,
-            "status": step.status,
-            "type": str((planned.get(step.step, {}).get("job") or {}).get("type") or "command"),
-            "sentence": step.reason,
-            "began": utc(step.started_at),
-            "ended": utc(step.ended_at),
-            "seconds": step.seconds,
-            "reused": step.reused,
-        }
+        GraphNode(
+            *(step.step, step.job, step.status),
+            str((planned.get(step.step, {}).get("job") or {}).get("type") or "command"),
+            step.reason,
+            utc(step.started_at),
+            utc(step.ended_at),
+            *(step.seconds, step.reused),
+        )
         for step in JobFacts(folder, outcome).steps
     ]
-    known = {node["name"] for node in nodes}
+    known = {node.name for node in nodes}
     edges = [
-        [need, step]
+        (need, step)
         for step, told in planned.items()
         for need in told.get("needs") or ()
         if {need, step} <= known
     ]
-    return {"nodes": nodes, "edges": edges}
+    return JobGraph(nodes, edges)
 
 
-def describe_trials(name: str) -> dict[str, Any]:
-    """Return the trials of a sweep, the best first, and its parameters. Raises NotFoundError, UsageError."""
+class Trial(NamedTuple):
+    name: str
+    job: str
+    status: str
+    parameters: Mapping[str, Any]
+    metric: float | str | None
+    rank: int | None
+    duration: float | None
+    stopped_early: bool
+    sentence: str
+    began: str | None
+    ended: str | None
+
+
+class SweepTrials(NamedTuple):
+    """The trials of a sweep, the best first, and its parameters. ``most``: trials that there may be."""
+
+    sentence: str
+    goal: str
+    metric: str
+    parameters: list[dict[str, str]]
+    trials: list[Trial]
+    best: str | None
+    most: int | None
+
+
+def describe_trials(name: str) -> SweepTrials:
+    """Return the trials of a sweep. Raises NotFoundError, UsageError."""
     folder, outcome = recover_kind(name, "sweep", "it has no trials")
     facts = JobFacts(folder, outcome)
     objective = facts.objective
     trials = [
-        {
-            "name": trial.trial,
-            "job": trial.trial,
-            "status": trial.status,
-            "parameters": trial.params,
-            "metric": trial.metric,
-            "rank": trial.rank,
-            "duration": trial.seconds,
-            "stopped_early": trial.stopped_early,
-            "sentence": trial.reason,
-            "began": utc(trial.started_at),
-            "ended": utc(trial.ended_at),
-        }
+        Trial(
+            *(trial.trial, trial.trial, trial.status, trial.params, trial.metric, trial.rank, trial.seconds),
+            *(trial.stopped_early, trial.reason, utc(trial.started_at), utc(trial.ended_at)),
+        )
         for trial in facts.trials
     ]
-    best = next((trial for trial in trials if trial["rank"] == 1), None)
-    return {
-        "sentence": _summarize(objective, trials, best),
-        "goal": objective.goal,
-        "metric": objective.metric,
-        "parameters": _list_parameters(trials),
-        "trials": trials,
-        "best": best and best["job"],
-        "most": objective.most_trials,
-    }
+    best = next((trial for trial in trials if trial.rank == 1), None)
+    return SweepTrials(
+        _summarize(objective, trials, best),
+        objective.goal,
+        objective.metric,
+        _list_parameters(trials),
+        trials,
+        best and best.job,
+        objective.most_trials,
+    )
 
 
-def _list_parameters(trials: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+def _list_parameters(trials: Iterable[Trial]) -> list[dict[str, str]]:
     """Return each parameter with its kind: ``number`` if all of its values are, else ``choice``."""
     values: dict[str, list[Any]] = {}
     for trial in trials:
-        for parameter, value in trial["parameters"].items():
+        for parameter, value in trial.parameters.items():
             values.setdefault(str(parameter), []).append(value)
     return [{"name": parameter, "kind": _kind_of(given)} for parameter, given in values.items()]
 
@@ -392,11 +477,9 @@ def _kind_of(values: Iterable[Any]) -> str:
     return "number" if is_number else "choice"
 
 
-def _summarize(objective: SweepGoal, trials: list[dict[str, Any]], best: Mapping[str, Any] | None) -> str:
-    counts: dict[str, int] = {}
-    for trial in trials:
-        counts[trial["status"]] = counts.get(trial["status"], 0) + 1
+def _summarize(objective: SweepGoal, trials: Sequence[Trial], best: Trial | None) -> str:
+    counts = Counter(trial.status for trial in trials)
     most = f" of at most {objective.most_trials}" if objective.most_trials else ""
     listed = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     sentence = f"{format_count(len(trials), 'trial')}{most}: {listed}" if trials else "no trial yet"
-    return sentence if best is None else f"{sentence}; the best has {objective.metric} {best['metric']:.6g}"
+    return sentence if best is None else f"{sentence}; the best has {objective.metric} {best.metric:.6g}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import NotFoundError
 from drumline.contract.hiding import hide_in_job, hide_secrets
 from drumline.contract.mlflow_variables import is_server
+from drumline.contract.record import describe_record
 from drumline.control.jobs.lookup import find_plan, folder_of, may_have_studio, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.settings.tracking import VARIABLE
@@ -149,7 +150,7 @@ def describe(
         )
     unneeded = () if outcome.kind == "command" else _RANK_KEYS
     return {
-        key: value
+        key: describe_record(value)
         for key, value in described.items()
         if key not in unneeded and (value or key not in _OPTIONAL_KEYS)
     }

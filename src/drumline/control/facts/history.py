@@ -14,7 +14,7 @@ import re
 import statistics
 import time
 from array import array
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from drumline.contract import events as e
 from drumline.contract import samples
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
-    from drumline.contract.plan import Plan, RankTask
+    from drumline.contract.plan import Plan
     from drumline.contract.samples import RankUse, Sample
     from drumline.contract.steps import Window
     from drumline.control.facts.ranks import Attempt
-    from drumline.control.facts.steps import StepHistory
+    from drumline.control.facts.steps import StepHistory, TrainingFacts
 
 
 MOST_BINS = 2000
@@ -130,9 +130,40 @@ class Span(NamedTuple):
         return array("d", [_UNKNOWN]) * self.bins
 
 
+class MeasureFacts(NamedTuple):
+    """A measure. ``most``: what it cannot be above, or what nearly all is below, where that is known."""
+
+    key: str
+    title: str
+    unit: str
+    most: float | None
+
+
+class MeasuredRow(NamedTuple):
+    """The values of a rank, or of a node."""
+
+    rank: int | None
+    node: int
+    label: str
+    values: Values
+
+
+class SystemHistory(NamedTuple):
+    """A measure over the time of an attempt, which is None before its ranks have started."""
+
+    measures: list[MeasureFacts]
+    measure: str
+    attempt: int
+    begin: str | None = None
+    end: str | None = None
+    bin_s: float | None = None
+    rows: Sequence[MeasuredRow] = ()
+    marks: Sequence[DatedMark] = ()
+
+
 def read_system(
     name: str, measure: str = "cpu", points: int = 300, attempt: int | None = None
-) -> dict[str, Any]:
+) -> SystemHistory:
     """
     Return a row for each rank, or node, with a value for each of at most ``points`` bins; nan where nothing is known.
 
@@ -146,8 +177,7 @@ def read_system(
     span = _measure_span(shown, max(1, min(points, MOST_BINS)))
     if span is None or not os.path.exists(folder.plan):
         known = [_describe_measure(one, []) for one in _list_measures(has_gpus=False, has_steps=False)]
-        empty: dict[str, Any] = {"begin": None, "end": None, "bin_s": None, "rows": [], "marks": []}
-        return {"measures": known, "measure": measure, "attempt": shown.number, **empty}
+        return SystemHistory(known, measure, shown.number)
     plan = read_plan(folder)
     paths = [samples.path_of(folder.path, node.node) for node in plan.nodes]
     if MEASURES[measure].is_of_steps:
@@ -173,8 +203,8 @@ def _measure_span(shown: Attempt, points: int) -> Span | None:
     return Span(begin, end, max(1, min(points, math.ceil((end - begin) / _SHORTEST_BIN_S))))
 
 
-def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Measure) -> dict[str, Any]:
-    rows: list[dict[str, Any]] = []
+def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Measure) -> SystemHistory:
+    rows: list[MeasuredRow] = []
     newest: list[Sample] = []
     ranks = {task.rank for task in plan.ranks}
     steps = _read_step_rows(folder, shown.number, measure, ranks, span) if measure.is_of_steps else None
@@ -184,34 +214,34 @@ def _read(folder: RunFolder, plan: Plan, shown: Attempt, span: Span, measure: Me
         if measure.of_node:
             values = _fill(span, ((one.time, measure.of_node(one)) for one in _parse(lines)), measure)
             label = shown.outcome.hosts.get(node.node) or f"node {node.node}"
-            rows.append({"rank": None, "node": node.node, "label": label, "values": values})
+            rows.append(MeasuredRow(None, node.node, label, values))
         elif steps:
             nothing = span.make_empty()
-            rows += [_row(task, node.node, steps.values.get(task.rank, nothing)) for task in node.ranks]
+            rows += [
+                MeasuredRow(task.rank, node.node, task.label, steps.values.get(task.rank, nothing))
+                for task in node.ranks
+            ]
         elif measure.key == "log":
             logged = _read_log(folder, shown, node.node, span)
-            rows += [_row(task, node.node, logged(task.rank)) for task in node.ranks]
+            rows += [MeasuredRow(task.rank, node.node, task.label, logged(task.rank)) for task in node.ranks]
         else:
             points = _list_points(measure.of_rank, lines) if measure.of_rank else {}
             rows += [
-                _row(task, node.node, _fill(span, points.get(task.rank, ()), measure)) for task in node.ranks
+                MeasuredRow(task.rank, node.node, task.label, _fill(span, points.get(task.rank, ()), measure))
+                for task in node.ranks
             ]
     has_steps = any(os.path.exists(folder.steps_path(shown.number, node.node)) for node in plan.nodes)
     known = _list_measures(has_gpus=any(one.gpus for one in newest), has_steps=has_steps)
-    return {
-        "measures": [_describe_measure(one, newest, steps) for one in known],
-        "measure": measure.key,
-        "attempt": shown.number,
-        "begin": utc(span.begin),
-        "end": utc(span.end),
-        "bin_s": round(span.bin_s, 3),
-        "rows": sorted(rows, key=lambda row: (row["rank"] is not None, row["rank"] or 0, row["node"])),
-        "marks": [mark.to_json() for mark in read_marks(folder, shown.number)],
-    }
-
-
-def _row(task: RankTask, node: int, values: Values) -> dict[str, Any]:
-    return {"rank": task.rank, "node": node, "label": task.label, "values": values}
+    return SystemHistory(
+        measures=[_describe_measure(one, newest, steps) for one in known],
+        measure=measure.key,
+        attempt=shown.number,
+        begin=utc(span.begin),
+        end=utc(span.end),
+        bin_s=round(span.bin_s, 3),
+        rows=sorted(rows, key=lambda row: (row.rank is not None, row.rank or 0, row.node)),
+        marks=list_marks(folder, shown.number),
+    )
 
 
 def _list_measures(*, has_gpus: bool, has_steps: bool) -> list[Measure]:
@@ -223,8 +253,7 @@ def _list_measures(*, has_gpus: bool, has_steps: bool) -> list[Measure]:
 
 def _describe_measure(
     measure: Measure, newest: Sequence[Sample], steps: StepRows | None = None
-) -> dict[str, Any]:
-    """Describe a measure. ``most``: what it cannot be above, or what nearly all is below, where that is known."""
+) -> MeasureFacts:
     most: float | None = None
     if measure.is_of_steps:
         most = steps.most if steps else None
@@ -234,7 +263,7 @@ def _describe_measure(
         most = max((one.memory[1] for one in newest), default=None)
     elif measure.key == "gpu_memory":
         most = max((gpu.total for one in newest for gpu in one.gpus if gpu.total), default=None)
-    return {"key": measure.key, "title": measure.title, "unit": measure.unit, "most": most}
+    return MeasureFacts(measure.key, measure.title, measure.unit, most)
 
 
 # samples
@@ -402,13 +431,26 @@ _CAUSES = {
 }
 
 
-def describe_attempt_steps(name: str, attempt: int | None = None) -> dict[str, Any]:
-    """
-    Describe the steps of the last minute of an attempt, counted from 0; None: of the latest.
+class StepPhase(NamedTuple):
+    key: str
+    title: str
+    share: float
+    seconds: float
 
-    ``steps`` is as ``show -o json`` has it, None if there were none; the rest are the same in words. Raises
-    NotFoundError, UsageError.
-    """
+
+class AttemptSteps(NamedTuple):
+    """The steps of the last minute of an attempt: as ``show -o json`` has them, and the same in words."""
+
+    attempt: int
+    steps: TrainingFacts | None
+    progress: str
+    counted: int
+    phases: list[StepPhase]
+    sentence: str
+
+
+def describe_attempt_steps(name: str, attempt: int | None = None) -> AttemptSteps:
+    """Describe the steps of an attempt, counted from 0; None: of the latest. Raises NotFoundError, UsageError."""
     folder = folder_of(name)
     shown = read_attempt(folder, attempt)
     is_command = shown.outcome.kind == "command"
@@ -423,37 +465,27 @@ def describe_attempt_steps(name: str, attempt: int | None = None) -> dict[str, A
         sentence = _explain_latest(steps)
     elif is_command and shown.is_latest:
         steps = describe_without_hook(folder, shown.number)
-    step_s = (steps and steps["step_s"]) or 0.0
-    return {
-        "attempt": shown.number,
-        "steps": steps,
-        "progress": describe_progress(steps, is_over=shown.is_over) if steps else "",
-        "counted": counted,
-        "phases": [
-            {
-                "key": key,
-                "title": title,
-                "share": share,
-                "seconds": round(share * step_s, 6),
-            }
-            for key, title, share in (list_phases(steps) if steps else ())
-        ],
-        "sentence": sentence,
-    }
+    step_s = (steps and steps.step_s) or 0.0
+    phases = [
+        StepPhase(key, title, share, round(share * step_s, 6))
+        for key, title, share in (list_phases(steps) if steps else ())
+    ]
+    progress = describe_progress(steps, is_over=shown.is_over) if steps else ""
+    return AttemptSteps(shown.number, steps, progress, counted, phases, sentence)
 
 
-def _explain_latest(steps: Mapping[str, Any]) -> str:
+def _explain_latest(steps: TrainingFacts) -> str:
     """Say which rank the others wait for, and what takes it longer; empty where that cannot be told."""
-    late = steps["latest"]
+    late = steps.latest
     if late is None:
         return ""
     if not stands_out(steps):
         return "no rank holds the others up"
-    said = f"the others wait for rank {late['rank']}: it is the latest in {100 * late['share']:.0f} % of steps, by "
-    said += f"{format_number(late['late_ms'])} ms"
-    if late["phase"] is None:
+    said = f"the others wait for rank {late.rank}: it is the latest in {100 * late.share:.0f} % of steps, by "
+    said += f"{format_number(late.late_ms)} ms"
+    if late.phase is None:
         return said
-    return f"{said}; {_CAUSES[late['phase']].format(format_number(late['more_ms']) + ' ms')}"
+    return f"{said}; {_CAUSES[late.phase].format(f'{format_number(late.more_ms)} ms')}"
 
 
 # marks
@@ -466,8 +498,13 @@ class Mark(NamedTuple):
     kind: str
     text: str
 
-    def to_json(self) -> dict[str, Any]:
-        return {"time": utc(self.at), "kind": self.kind, "text": self.text}
+
+class DatedMark(NamedTuple):
+    """A mark as programs read it."""
+
+    time: str | None
+    kind: str
+    text: str
 
 
 _MOST_FAILED = 3
@@ -488,9 +525,18 @@ _SHOWN = (
 )
 
 
-def describe_marks(name: str) -> dict[str, Any]:
+class JobMarks(NamedTuple):
+    marks: list[DatedMark]
+
+
+def describe_marks(name: str) -> JobMarks:
     """Describe what happened in all attempts of a job, and who asked for it. Raises NotFoundError."""
-    return {"marks": [mark.to_json() for mark in read_marks(folder_of(name))]}
+    return JobMarks(list_marks(folder_of(name)))
+
+
+def list_marks(folder: RunFolder, attempt: int | None = None) -> list[DatedMark]:
+    """Return the marks of an attempt of a job; None: of all."""
+    return [DatedMark(utc(mark.at), mark.kind, mark.text) for mark in read_marks(folder, attempt)]
 
 
 def read_marks(folder: RunFolder, attempt: int | None = None) -> list[Mark]:

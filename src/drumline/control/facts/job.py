@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from drumline.contract.outcome import Outcome
     from drumline.contract.plan import Plan
     from drumline.control.facts.parts import Part, StepFacts, TrialFacts
+    from drumline.control.facts.steps import TrainingFacts
     from drumline.tracking.metrics import Point
     from drumline.tracking.series import Series
 
@@ -292,7 +293,7 @@ class JobFacts:
         return [_describe_series(own[name]) for name in names[:_MOST_METRICS]], left_out
 
     @property
-    def training(self) -> dict[str, Any] | None:
+    def training(self) -> TrainingFacts | None:
         return describe_steps(self.folder, self.outcome)
 
     @property

@@ -19,7 +19,7 @@ from drumline.contract import log_times, steps
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, open_plain, read_plain
 from drumline.contract.record import NamedTuple
-from drumline.contract.words import format_seconds, round_rate
+from drumline.contract.words import format_seconds
 from drumline.control.jobs.job_outcome import fold_events
 from drumline.control.jobs.lookup import find_plan
 from drumline.control.terminal import clean
@@ -400,28 +400,13 @@ class Sign(NamedTuple):
     told_by: str
 
 
-def describe_signs(folder: RunFolder, attempt: int) -> dict[str, Any] | None:
-    """Describe the steps as ``StepHistory.summarize`` does; None: the job does not say."""
+def find_sign(folder: RunFolder, attempt: int) -> Sign | None:
+    """Return what the job says of its steps; None: nothing."""
     plan = find_plan(folder)
     if plan is None:
         return None
     found = _find_in_logs(folder, plan, attempt)
-    if found is None or found.total is None:
-        found = _find_in_metrics(folder, plan) or found
-    if found is None:
-        return None
-    return {
-        "done": found.done,
-        "total": found.total,
-        "total_source": found.told_by if found.total else None,
-        "told_by": found.told_by,
-        "rate": round_rate(found.rate),
-        "step_s": round(1 / found.rate, 6) if found.rate else None,
-        "phases": {},
-        "looks": None,
-        "latest": None,
-        "sources": [found.source],
-    }
+    return found if found and found.total else _find_in_metrics(folder, plan) or found
 
 
 def _find_in_logs(folder: RunFolder, plan: Plan, attempt: int) -> Sign | None:

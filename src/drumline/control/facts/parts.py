@@ -16,7 +16,7 @@ from drumline.contract import status
 from drumline.contract.errors import DAMAGED, DamagedError, NotFoundError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.outcome import fold
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import ABSENT, NamedTuple
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import all_names, folder_of, is_own
 from drumline.control.times import utc
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from drumline.contract.outcome import ExperimentOutcome, Outcome, StepOutcome
+    from drumline.contract.record import Absent
 
 _SERVER_S = 2.0
 _SERVER_PAUSE_S = 5.0
@@ -220,8 +221,21 @@ def _look_at_trial(step: StepOutcome, goal: str, metric: str, rank: int | None) 
 _MOST = 2000
 
 
-def list_experiments(folder: RunFolder, outcome: Outcome, *, brief: bool) -> list[dict[str, Any]]:
-    """Describe the experiments in their order. ``brief``: without their metrics."""
+class ExperimentFacts(NamedTuple):
+    """An experiment as programs read it; its metrics are absent in brief."""
+
+    experiment: str
+    number: int | None
+    status: str
+    reason: str
+    began_at: str | None
+    ended_at: str | None
+    seconds: float | None
+    metrics: dict[str, float | str] | Absent
+
+
+def list_experiments(folder: RunFolder, outcome: Outcome, *, brief: bool) -> list[ExperimentFacts]:
+    """Return the experiments in their order. ``brief``: without their metrics."""
     measured: dict[str, dict[str, float | str]] = {}
     if not brief:
         from drumline.control.facts import metrics
@@ -229,32 +243,38 @@ def list_experiments(folder: RunFolder, outcome: Outcome, *, brief: bool) -> lis
         for (experiment, name), point in metrics.read_experiments(folder).items():
             measured.setdefault(experiment, {})[name] = metrics.to_json_number(point.value)
     return [
-        {
-            "experiment": one.experiment,
-            "number": one.number,
-            "status": _find_status(one, outcome),
-            "reason": one.reason,
-            "began_at": utc(one.began),
-            "ended_at": utc(one.ended),
-            "seconds": None
-            if one.began is None or one.ended is None
-            else round(max(0.0, one.ended - one.began), 3),
-            **({} if brief else {"metrics": measured.get(one.experiment, {})}),
-        }
+        ExperimentFacts(
+            one.experiment,
+            one.number,
+            _find_status(one, outcome),
+            one.reason,
+            utc(one.began),
+            utc(one.ended),
+            None if one.began is None or one.ended is None else round(max(0.0, one.ended - one.began), 3),
+            ABSENT if brief else measured.get(one.experiment, {}),
+        )
         for one in list(outcome.experiments.values())[:_MOST]
     ]
 
 
-def describe_times(outcome: Outcome, zero: float, until: float) -> list[dict[str, Any]]:
-    """Describe when those experiments ran that began in that time, in seconds since ``zero``."""
+class ExperimentTimes(NamedTuple):
+    experiment: str
+    status: str
+    reason: str
+    from_s: float
+    to_s: float | None
+
+
+def list_times(outcome: Outcome, zero: float, until: float) -> list[ExperimentTimes]:
+    """Return when those experiments ran that began in that time, in seconds since ``zero``."""
     return [
-        {
-            "experiment": one.experiment,
-            "status": _find_status(one, outcome),
-            "reason": one.reason,
-            "from_s": round(one.began - zero, 6),
-            "to_s": None if one.ended is None else round(one.ended - zero, 6),
-        }
+        ExperimentTimes(
+            one.experiment,
+            _find_status(one, outcome),
+            one.reason,
+            round(one.began - zero, 6),
+            None if one.ended is None else round(one.ended - zero, 6),
+        )
         for one in outcome.experiments.values()
         if one.began is not None and zero <= one.began < until
     ]

@@ -13,7 +13,7 @@ from drumline.contract.errors import UsageError
 from drumline.contract.hiding import HIDDEN, hide_in_text, is_secret
 from drumline.contract.outcome import fold
 from drumline.contract.rank_variables import RankVariables
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import ABSENT, NamedTuple
 from drumline.contract.words import format_count
 from drumline.control import terminal
 from drumline.control.answer_cache import KeptAnswers, stamp_files
@@ -24,11 +24,12 @@ from drumline.control.logs.rank_log import find_path, read_end
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
-    from drumline.contract.outcome import Outcome, RankOutcome
+    from drumline.contract.outcome import Outcome
     from drumline.contract.plan import Plan
+    from drumline.contract.record import Absent
 
 
 WAITING, STARTING, RUNNING, COMPLETED = "waiting", "starting", "running", "completed"
@@ -95,71 +96,103 @@ def cut_attempt(events: Iterable[e.Event], number: int, *, with_earlier: bool = 
             yield event
 
 
-def describe_ranks(name: str, attempt: int | None = None) -> dict[str, Any]:
+class RankFacts(NamedTuple):
     """
-    Describe the ranks of an attempt, and its nodes; ``sentence`` sums them up. Raises NotFoundError, UsageError.
+    A rank of an attempt. ``cpu``: percent of a core; ``memory``: bytes; ``gpu``: percent; of a job that has ended they
+    are means and peaks. ``lateness`` and ``step``: milliseconds in the last minute.
+    """
 
-    ``cpu``: percent of a core; ``memory``: bytes; ``gpu``: percent. Of a job that has ended they are means and peaks.
-    ``lateness`` and ``step``: milliseconds in the last minute.
-    """
+    rank: int
+    label: str
+    node: int
+    local_rank: int
+    state: str
+    exit_code: int | None
+    signal: int | None
+    began: str | None
+    ended: str | None
+    pid: int | None
+    cpu: float | None
+    memory: int | None
+    gpu: float | None
+    lateness: float | None
+    step: float | None
+    last_line: str
+
+
+class _Use(NamedTuple):
+    cpu: float | None = None
+    memory: int | None = None
+    gpu: float | None = None
+
+
+_NO_USE = _Use()
+
+
+class NodeRanks(NamedTuple):
+    index: int  # type: ignore[assignment]
+    name: str
+    ranks: list[int]
+
+
+class AttemptRanks(NamedTuple):
+    """The ranks of an attempt, and its nodes; ``sentence`` sums them up. ``attempts``: absent without a plan."""
+
+    sentence: str
+    attempt: int
+    attempts: int | Absent
+    nodes: list[NodeRanks]
+    ranks: list[RankFacts]
+
+
+def describe_ranks(name: str, attempt: int | None = None) -> AttemptRanks:
+    """Describe the ranks of an attempt. Raises NotFoundError, UsageError."""
     folder = folder_of(name)
 
-    def make() -> tuple[dict[str, Any], float | None]:
+    def make() -> tuple[AttemptRanks, float | None]:
         shown = read_attempt(folder, attempt)
         return _describe(folder, shown), None if shown.is_over else 0.0
 
     return _answers.get_or_make((folder.path, attempt), stamp_files([folder.events, folder.plan]), make)
 
 
-def _describe(folder: RunFolder, shown: Attempt) -> dict[str, Any]:
+def _describe(folder: RunFolder, shown: Attempt) -> AttemptRanks:
     outcome = shown.outcome
     if outcome.kind != "command" or not os.path.exists(folder.plan):
         what = f"job {folder.name} is a {outcome.kind}: it has jobs, and those have ranks"
         sentence = what if outcome.kind != "command" else f"job {folder.name} has no plan yet"
-        return {"sentence": sentence, "attempt": shown.number, "nodes": [], "ranks": []}
+        return AttemptRanks(sentence, shown.number, ABSENT, [], [])
     plan = read_plan(folder)
     states = find_states(plan, shown)
     used = _find_use(folder, shown)
     paces = _find_paces(folder, shown)
-    ranks = [
-        {
-            "rank": task.rank,
-            "label": task.label,
-            "node": node.node,
-            "local_rank": task.local_rank,
-            "state": states[task.rank],
-            **_describe_process(outcome.ranks.get(task.rank)),
-            **used.get(task.rank, {"cpu": None, "memory": None, "gpu": None}),
-            **paces.get(task.rank, {"lateness": None, "step": None}),
-            "last_line": _read_last_line(os.path.join(folder.path, task.log), shown),
-        }
+    ranks = []
+    for node in plan.nodes:
+        for task in node.ranks:
+            known, use = outcome.ranks.get(task.rank), used.get(task.rank, _NO_USE)
+            ranks.append(
+                RankFacts(
+                    *(task.rank, task.label, node.node, task.local_rank, states[task.rank]),
+                    *((known.code, known.signal) if known else (None, None)),
+                    utc(known.started) if known else None,
+                    utc(known.ended) if known else None,
+                    known.pid if known else None,
+                    use.cpu,
+                    use.memory,
+                    use.gpu,
+                    *paces.get(task.rank, (None, None)),
+                    _read_last_line(os.path.join(folder.path, task.log), shown),
+                )
+            )
+    nodes = [
+        NodeRanks(
+            node.node, outcome.hosts.get(node.node) or f"node {node.node}", [task.rank for task in node.ranks]
+        )
         for node in plan.nodes
-        for task in node.ranks
     ]
-    return {
-        "sentence": _summarize(shown, states, len(plan.nodes)),
-        "attempt": shown.number,
-        "attempts": shown.latest + 1,
-        "nodes": [
-            {
-                "index": node.node,
-                "name": outcome.hosts.get(node.node) or f"node {node.node}",
-                "ranks": [task.rank for task in node.ranks],
-            }
-            for node in plan.nodes
-        ],
-        "ranks": sorted(ranks, key=lambda one: one["rank"]),
-    }
-
-
-def _describe_process(rank: RankOutcome | None) -> dict[str, Any]:
-    return {
-        "exit_code": rank.code if rank else None,
-        "signal": rank.signal if rank else None,
-        "began": utc(rank.started) if rank else None,
-        "ended": utc(rank.ended) if rank else None,
-        "pid": rank.pid if rank else None,
-    }
+    sentence = _summarize(shown, states, len(plan.nodes))
+    ranks.sort(key=lambda one: one.rank)
+    return AttemptRanks(sentence, shown.number, shown.latest + 1, nodes, ranks)
 
 
 _answers = KeptAnswers(_MOST_ANSWER_BYTES)
@@ -222,7 +255,7 @@ def _summarize(shown: Attempt, states: Mapping[int, str], nodes: int) -> str:
 # use and lines
 
 
-def _find_use(folder: RunFolder, shown: Attempt) -> dict[int, dict[str, float | None]]:
+def _find_use(folder: RunFolder, shown: Attempt) -> dict[int, _Use]:
     """Return what each rank of the latest attempt uses, or has used."""
     if not shown.is_latest or not shown.outcome.ranks:
         return {}
@@ -232,21 +265,21 @@ def _find_use(folder: RunFolder, shown: Attempt) -> dict[int, dict[str, float | 
         ("mean_cpu_percent", "peak_memory_bytes") if shown.is_over else ("cpu_percent", "memory_bytes")
     )
     return {
-        one["rank"]: {"cpu": one.get(cpu), "memory": one.get(memory), "gpu": one.get("gpu_busy_percent")}
-        for one in usage.describe_usage(folder, shown.outcome).get("ranks", ())
+        one["rank"]: _Use(one.get(cpu), one.get(memory), one.get("gpu_busy_percent"))
+        for one in usage.describe_usage(folder, shown.outcome).ranks or ()
     }
 
 
-def _find_paces(folder: RunFolder, shown: Attempt) -> dict[int, dict[str, float | None]]:
-    """Return what the steps of each rank take, and by how much it is later than the others, in milliseconds."""
+def _find_paces(folder: RunFolder, shown: Attempt) -> dict[int, tuple[float | None, float | None]]:
+    """Return by how much each rank is later than the others, and what its steps take, in milliseconds."""
     if not shown.outcome.ranks or not may_have_steps(folder):
         return {}
     paces = read_steps(folder.path, shown.number, is_recent=True).keep_recent().find_paces()
     return {
-        rank: {
-            "lateness": None if pace.late_s is None else round(max(0.0, 1000 * pace.late_s), 3),
-            "step": None if pace.step_s is None else round(1000 * pace.step_s, 3),
-        }
+        rank: (
+            None if pace.late_s is None else round(max(0.0, 1000 * pace.late_s), 3),
+            None if pace.step_s is None else round(1000 * pace.step_s, 3),
+        )
         for rank, pace in paces.items()
     }
 
@@ -273,15 +306,30 @@ class _Facts(dict[str, str]):
         return f"${{{name}}}"
 
 
-def describe_variables(name: str) -> dict[str, Any]:
-    """
-    Return the variables that the plan gives to the ranks: ``common``, and ``differing`` with the ranks of each value.
+class VariableValue(NamedTuple):
+    ranks: list[int]
+    value: str | None
 
-    A rank inherits others from the machine. Values of secrets are hidden. Raises NotFoundError.
-    """
+
+class DifferingVariable(NamedTuple):
+    name: str
+    values: list[VariableValue]
+
+
+class JobVariables(NamedTuple):
+    """The variables that the plan gives to the ranks; a rank inherits others from the machine."""
+
+    sentence: str
+    ranks: Sequence[int] = ()
+    common: Mapping[str, str] = {}
+    differing: Sequence[DifferingVariable] = ()
+
+
+def describe_variables(name: str) -> JobVariables:
+    """Return the variables of the ranks, with those of secrets hidden. Raises NotFoundError."""
     folder = folder_of(name)
     if not os.path.exists(folder.plan):
-        return {"sentence": f"job {name} has no ranks of its own", "ranks": [], "common": {}, "differing": []}
+        return JobVariables(f"job {name} has no ranks of its own")
     plan = read_plan(folder)
     network = read_outcome(folder).network
     facts = _Facts({f"node_{node}": at for node, at in enumerate(network.addresses)} if network else {})
@@ -300,16 +348,13 @@ def describe_variables(name: str) -> dict[str, Any]:
             common[variable] = str(next(iter(values)))
         else:
             differing.append(
-                {
-                    "name": variable,
-                    "values": [{"ranks": ranks, "value": value} for value, ranks in values.items()],
-                }
+                DifferingVariable(variable, [VariableValue(ranks, value) for value, ranks in values.items()])
             )
     count = len(by_rank)
     sentence = f"{len(common)} variables are the same for all {count} ranks, {len(differing)} differ"
     if count == 1:
         sentence = f"the plan gives {len(common)} variables to the rank"
-    return {"sentence": sentence, "ranks": sorted(by_rank), "common": common, "differing": differing}
+    return JobVariables(sentence, sorted(by_rank), common, differing)
 
 
 def _show(name: str, value: str | None, plan: Plan) -> str | None:

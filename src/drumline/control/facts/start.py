@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import LONGEST_EVENT, open_plain
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import ABSENT, NamedTuple
 from drumline.control.facts.ranks import read_attempt
 from drumline.control.jobs.job_outcome import examine
 from drumline.control.jobs.lookup import folder_of
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome, RankOutcome
+    from drumline.contract.record import Absent
+    from drumline.control.facts.parts import ExperimentTimes
 
 _MOST_LANES = 2000
 ALL_RUNNING = "all running"
@@ -377,110 +379,166 @@ def read_start(name: str, attempt: int | None = None) -> FoundStart:
     return FoundStart(folder, examined.outcome, starts[number], starts)
 
 
-def describe_start(name: str, attempt: int | None = None) -> dict[str, Any]:
+class PhaseTimes(NamedTuple):
+    """The times of a phase, in seconds since the start of the attempt; None: not yet."""
+
+    phase: str
+    since_s: float | None
+    from_s: float | None
+    to_s: float | None
+    took_s: float | None
+    note: str
+    missing: int
+    part_of: str | None
+
+
+class WarmNode(NamedTuple):
+    reused: bool
+    began_s: float | None
+    import_s: float
+    modules: list[str]
+    until: str
+
+
+class NodeStart(NamedTuple):
+    node: int
+    joined_s: float | None
+    warm: WarmNode | None
+
+
+class ColdStart(NamedTuple):
+    """Why a node, or a rank, was started without shared imports."""
+
+    node: int
+    rank: int | None
+    reason: str
+    asked: bool
+
+
+class RankTimes(NamedTuple):
+    rank: int
+    node: int
+    started_s: float | None
+    first_output_s: float | None
+    group_formed_s: float | None
+    backend: str | None
+
+
+class LongestPhase(NamedTuple):
+    phase: str
+    seconds: float
+    rank: int | None
+
+
+class DrillTimes(NamedTuple):
+    drill: str
+    attempt: int
+    from_s: float | None
+    to_s: float | None
+
+
+class AttemptStart(NamedTuple):
+    """
+    The start of an attempt as programs read it. Times are seconds since ``zero``, which is in seconds since 1970.
+    ``drills``: of this attempt, and of the one before, which they may have ended.
+    """
+
+    job: str
+    attempt: int
+    attempts: int
+    zero: float
+    since_submission_s: float
+    cause: str
+    phases: list[PhaseTimes]
+    nodes: list[NodeStart]
+    warm_declined: list[ColdStart]
+    ranks: list[RankTimes]
+    total_s: float | None
+    longest: LongestPhase | None
+    now_s: float | None
+    drills: list[DrillTimes]
+    experiments: list[ExperimentTimes] | Absent
+    lanes: list[dict[str, Any]] | Absent = ABSENT
+
+
+def describe_start(name: str, attempt: int | None = None) -> AttemptStart:
     """Describe the start of an attempt, by default the latest, for programs. Raises as ``read_start``."""
-    return _describe(read_start(name, attempt))
+    return describe_attempt(read_start(name, attempt))
 
 
-def _describe(found: FoundStart) -> dict[str, Any]:
-    start, starts, outcome = found.start, found.starts, found.outcome
-    described = {
-        "job": found.folder.name,
-        **describe_attempt(start, len(starts), starts[0].zero),
-        "drills": _list_drills(outcome, start),
-    }
-    if outcome.experiments:
-        from drumline.control.facts import parts
+def describe_attempt(found: FoundStart) -> AttemptStart:
+    """Describe a start for programs."""
+    start, starts = found.start, found.starts
+    phases = list_phases(start)
+    most = longest(start, phases)
+    at = start.at
+    return AttemptStart(
+        job=found.folder.name,
+        attempt=start.number,
+        attempts=len(starts),
+        zero=start.zero,
+        since_submission_s=round(start.zero - starts[0].zero, 6),
+        cause=start.cause,
+        phases=[
+            PhaseTimes(
+                phase.name,
+                at(phase.wait_begin),
+                at(phase.begin),
+                at(phase.until),
+                phase.took_s,
+                phase.note,
+                phase.missing,
+                phase.part_of or None,
+            )
+            for phase in phases
+        ],
+        nodes=[
+            NodeStart(node, at(start.joined.get(node)), _describe_warm(start, node)) for node in start.nodes
+        ],
+        warm_declined=[ColdStart(one.node, one.rank, one.reason, one.asked) for one in start.declined],
+        ranks=[_describe_rank(start, rank) for rank in sorted(start.started)],
+        total_s=round(most.total_s, 6) if most else None,
+        longest=LongestPhase(most.phase.name, round(most.seconds, 6), most.phase.last_rank) if most else None,
+        now_s=None if start.is_over or start.running is not None else at(time.time()),
+        drills=_list_drills(found.outcome, start) if found.outcome.drills else [],
+        experiments=_list_experiments(found) if found.outcome.experiments else ABSENT,
+    )
 
-        until = starts[start.number + 1].zero if start.number + 1 < len(starts) else math.inf
-        described["experiments"] = parts.describe_times(outcome, start.zero, until)
-    return described
 
-
-def _list_drills(outcome: Outcome, start: Start) -> list[dict[str, Any]]:
-    """List the failures that were made on purpose in an attempt, and in the one before, which may have ended it."""
-    if not outcome.drills:
-        return []
+def _list_drills(outcome: Outcome, start: Start) -> list[DrillTimes]:
     from drumline.control.jobs import drill_requests
 
     return [
-        {
-            "drill": drill_requests.describe_drill(drill),
-            "attempt": drill.attempt,
-            "from_s": start.at(drill.began),
-            "to_s": start.at(drill.ended),
-        }
+        DrillTimes(
+            drill_requests.describe_drill(drill), drill.attempt, start.at(drill.began), start.at(drill.ended)
+        )
         for drill in outcome.drills.values()
         if drill.began is not None and drill.attempt in (start.number, start.number - 1)
     ]
 
 
-def describe_attempt(start: Start, count: int, submitted: float) -> dict[str, Any]:
-    """Describe an attempt for programs. Times are seconds since ``zero``, which is in seconds since 1970."""
-    found = list_phases(start)
-    most = longest(start, found)
-    at = start.at
-    return {
-        "attempt": start.number,
-        "attempts": count,
-        "zero": start.zero,
-        "since_submission_s": round(start.zero - submitted, 6),
-        "cause": start.cause,
-        "phases": [
-            {
-                "phase": phase.name,
-                "since_s": at(phase.wait_begin),
-                "from_s": at(phase.begin),
-                "to_s": at(phase.until),
-                "took_s": phase.took_s,
-                "note": phase.note,
-                "missing": phase.missing,
-                "part_of": phase.part_of or None,
-            }
-            for phase in found
-        ],
-        "nodes": [
-            {"node": node, "joined_s": at(start.joined.get(node)), "warm": _describe_warm(start, node)}
-            for node in start.nodes
-        ],
-        "warm_declined": [
-            {"node": one.node, "rank": one.rank, "reason": one.reason, "asked": one.asked}
-            for one in start.declined
-        ],
-        "ranks": [_describe_rank(start, rank) for rank in sorted(start.started)],
-        "total_s": round(most.total_s, 6) if most else None,
-        "longest": {
-            "phase": most.phase.name,
-            "seconds": round(most.seconds, 6),
-            "rank": most.phase.last_rank,
-        }
-        if most
-        else None,
-        "now_s": None if start.is_over or start.running is not None else at(time.time()),
-    }
+def _list_experiments(found: FoundStart) -> list[ExperimentTimes]:
+    from drumline.control.facts import parts
+
+    start, later = found.start, found.starts[found.start.number + 1 :]
+    return parts.list_times(found.outcome, start.zero, later[0].zero if later else math.inf)
 
 
-def _describe_warm(start: Start, node: int) -> dict[str, Any] | None:
+def _describe_warm(start: Start, node: int) -> WarmNode | None:
     warm = start.warm.get(node)
-    return warm and {
-        "reused": warm.reused,
-        "began_s": start.at(warm.began),
-        "import_s": warm.import_s,
-        "modules": list(warm.modules),
-        "until": warm.until,
-    }
+    return warm and WarmNode(warm.reused, start.at(warm.began), warm.import_s, list(warm.modules), warm.until)
 
 
-def _describe_rank(start: Start, rank: int) -> dict[str, Any]:
+def _describe_rank(start: Start, rank: int) -> RankTimes:
     started, output, grouped = start.started[rank], start.output.get(rank), start.grouped.get(rank)
-    return {
-        "rank": rank,
-        "node": started.node,
-        "started_s": start.at(started.time),
-        "first_output_s": start.at(output.time) if output else None,
-        "group_formed_s": start.at(grouped.time) if grouped else None,
-        "backend": grouped.backend if grouped else None,
-    }
+    return RankTimes(
+        rank,
+        started.node,
+        start.at(started.time),
+        start.at(output.time) if output else None,
+        start.at(grouped.time) if grouped else None,
+        grouped.backend if grouped else None,
+    )
 
 
 # lanes and traces
@@ -504,7 +562,7 @@ class Lane(NamedTuple):
     bars: list[Bar]
 
 
-def describe_timeline(name: str, attempt: int | None = None) -> dict[str, Any]:
+def describe_timeline(name: str, attempt: int | None = None) -> AttemptStart:
     """
     Return what ``describe_start`` does, and ``lanes``: of the job, of each node and of each rank, with their phases.
 
@@ -522,7 +580,7 @@ def describe_timeline(name: str, attempt: int | None = None) -> dict[str, Any]:
         }
         for lane in _list_lanes(found.start, read_attempt(found.folder, found.start.number).outcome)
     ]
-    return {**_describe(found), "lanes": lanes}
+    return describe_attempt(found)._replace(lanes=lanes)
 
 
 def _list_lanes(start: Start, outcome: Outcome) -> list[Lane]:

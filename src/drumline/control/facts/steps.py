@@ -49,6 +49,31 @@ class LatestRank(NamedTuple):
     share: float
 
 
+class LateRank(NamedTuple):
+    """The rank that the others wait for, in rounded figures; ``phase``: which takes it ``more_ms`` than the others."""
+
+    rank: int
+    late_ms: float
+    share: float
+    phase: str | None
+    more_ms: float | None
+
+
+class TrainingFacts(NamedTuple):
+    """What ``show -o json`` says of the steps; None: not known. ``looks``: at stacks, of which the phases are."""
+
+    done: int | None = None
+    total: int | None = None
+    total_source: str | None = None
+    told_by: str | None = None
+    rate: float | None = None
+    step_s: float | None = None
+    phases: Mapping[str, float] = {}
+    looks: int | None = None
+    latest: LateRank | None = None
+    sources: Sequence[str] = ()
+
+
 class Pace(NamedTuple):
     """The median step of a rank, and by how much it comes later than the median of the others; None: not known."""
 
@@ -182,8 +207,8 @@ class StepHistory(NamedTuple):
                 rates.append(1.0 / max(1e-9, last.seconds["step"].median))
         return statistics.median(rates) if rates else None
 
-    def summarize(self) -> dict[str, Any] | None:
-        """Return what ``show -o json`` says of the steps; None: there were none."""
+    def summarize(self) -> TrainingFacts | None:
+        """Return the facts of the steps; None: there were none."""
         if not self.ranks:
             return None
         recent = self.keep_recent()
@@ -193,31 +218,25 @@ class StepHistory(NamedTuple):
         # A program is asked anew now and then, so what it has said may be surpassed for a while.
         totals = [total for total, done in told if total.steps >= total.before + done]
         latest = recent.find_latest_rank() or self.keep_recent(_SELDOM_S).find_latest_rank()
-        return {
-            "done": before + max(window.done for window in newest),
-            "total": totals[0].steps if totals else None,
-            "total_source": totals[0].source if totals else None,
-            "told_by": None,
-            "rate": round_rate(recent.find_rate()),
-            "step_s": round(step_s, 6) if (step_s := recent.find_step_s()) else None,
-            "phases": {name: round(share, 4) for name, share in recent.find_shares().items()},
-            "looks": None,
-            "latest": latest and recent._describe_latest(latest),
-            "sources": sorted(
+        return TrainingFacts(
+            done=before + max(window.done for window in newest),
+            total=totals[0].steps if totals else None,
+            total_source=totals[0].source if totals else None,
+            rate=round_rate(recent.find_rate()),
+            step_s=round(step_s, 6) if (step_s := recent.find_step_s()) else None,
+            phases={name: round(share, 4) for name, share in recent.find_shares().items()},
+            latest=latest and recent._describe_latest(latest),
+            sources=sorted(
                 {source for windows in self.ranks.values() for one in windows for source in one.sources}
             ),
-        }
+        )
 
-    def _describe_latest(self, latest: LatestRank) -> dict[str, Any]:
+    def _describe_latest(self, latest: LatestRank) -> LateRank:
         phase, more_s = self._find_excess(latest.rank)
-        is_most = more_s >= _MOST_OF_IT * latest.late_s > 0.0
-        return {
-            "rank": latest.rank,
-            "late_ms": round(latest.late_s * 1000, 3),
-            "share": round(latest.share, 3),
-            "phase": phase if is_most else None,
-            "more_ms": round(more_s * 1000, 3) if is_most else None,
-        }
+        late_ms, share = round(latest.late_s * 1000, 3), round(latest.share, 3)
+        if more_s >= _MOST_OF_IT * latest.late_s > 0.0:
+            return LateRank(latest.rank, late_ms, share, phase, round(more_s * 1000, 3))
+        return LateRank(latest.rank, late_ms, share, None, None)
 
     def _find_excess(self, rank: int) -> tuple[str, float]:
         """Return the part of a step that takes a rank more time than the others, and by how many seconds."""
@@ -380,7 +399,7 @@ _PAUSE_S, _PAUSE_STEPS = 120.0, 5
 """Without a step, after which what a job has made says nothing of its speed: clocks of machines may differ by some."""
 
 
-def describe_steps(folder: RunFolder, outcome: Outcome) -> dict[str, Any] | None:
+def describe_steps(folder: RunFolder, outcome: Outcome) -> TrainingFacts | None:
     """
     Describe the steps of the latest attempt that made any; where no hook has seen a step, what the job says itself, and
     the looks at its stacks. None: nothing is known.
@@ -395,20 +414,36 @@ def describe_steps(folder: RunFolder, outcome: Outcome) -> dict[str, Any] | None
     return describe_without_hook(folder, attempt)
 
 
-def describe_without_hook(folder: RunFolder, attempt: int) -> dict[str, Any] | None:
+def describe_without_hook(folder: RunFolder, attempt: int) -> TrainingFacts | None:
     """Describe the steps of an attempt, the latest one, in which no hook has seen a step; None: nothing is known."""
-    from drumline.control.facts.metrics import describe_signs
+    from drumline.control.facts.metrics import find_sign
 
-    said = describe_signs(folder, attempt)
+    sign = find_sign(folder, attempt)
+    said = sign and TrainingFacts(
+        done=sign.done,
+        total=sign.total,
+        total_source=sign.told_by if sign.total else None,
+        told_by=sign.told_by,
+        rate=round_rate(sign.rate),
+        step_s=round(1 / sign.rate, 6) if sign.rate else None,
+        sources=[sign.source],
+    )
     if not may_have_steps(folder):
         return said
-
-    return add_shares(folder, attempt, said)
+    counts = count_recent(read_steps(folder.path, attempt, is_recent=True).looks)
+    if not counts:
+        return said
+    described, total = said or TrainingFacts(), sum(counts.values())
+    return described._replace(
+        phases={name: round(count / total, 4) for name, count in counts.items()},
+        looks=total,
+        sources=[*described.sources, steps.STACKS],
+    )
 
 
 def summarize_steps(
     folder: RunFolder, history: StepHistory, *, is_first: bool, is_over: bool
-) -> dict[str, Any] | None:
+) -> TrainingFacts | None:
     """
     Return what ``summarize`` does, with the total that an input of the job says. ``is_first``: of the attempts. A job
     that is not over, and makes no steps, has no rate.
@@ -416,13 +451,13 @@ def summarize_steps(
     summary = history.summarize()
     if summary and not is_over:
         idle_s = time.time() - history.find_newest()
-        if idle_s > max(_PAUSE_S, _PAUSE_STEPS * (summary["step_s"] or 0.0)):
-            summary["rate"] = None
+        if idle_s > max(_PAUSE_S, _PAUSE_STEPS * (summary.step_s or 0.0)):
+            summary = summary._replace(rate=None)
     # An attempt after another may have gone on from a checkpoint: an input says nothing of what was left to do.
-    if summary and summary["total"] is None and is_first:
+    if summary and summary.total is None and is_first:
         name, total = find_total(read_spec(folder).get("inputs"), history.count_pass())
-        if total and total >= summary["done"]:
-            summary |= {"total": total, "total_source": f"input {name}"}
+        if total and total >= (summary.done or 0):
+            summary = summary._replace(total=total, total_source=f"input {name}")
     return summary
 
 
@@ -476,35 +511,6 @@ class StepsLine:
 FEWEST_LOOKS = 20
 """At a rank: those of about six seconds."""
 
-_NOTHING_SAID: Mapping[str, Any] = {
-    "done": None,
-    "total": None,
-    "total_source": None,
-    "told_by": None,
-    "rate": None,
-    "step_s": None,
-    "looks": None,
-    "latest": None,
-    "sources": [],
-}
-
-
-def add_shares(folder: RunFolder, attempt: int, said: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """
-    Return what a job says of its steps, if anything, with the shares of the looks at its stacks in that attempt; None:
-    neither is known.
-    """
-    counts = count_recent(read_steps(folder.path, attempt, is_recent=True).looks)
-    if not counts:
-        return dict(said) if said else None
-    described = dict(said or _NOTHING_SAID)
-    total = sum(counts.values())
-    return described | {
-        "phases": {name: round(count / total, 4) for name, count in counts.items()},
-        "looks": total,
-        "sources": [*described["sources"], steps.STACKS],
-    }
-
 
 def count_recent(looks: Mapping[int, Sequence[steps.Looks]]) -> dict[str, int]:
     """
@@ -542,59 +548,59 @@ _LATE_SHARE = 0.6
 _LATE_S, _LATE_OF_STEP = 0.001, 0.02
 
 
-def list_parts(steps: Mapping[str, Any], *, is_over: bool = False) -> list[str]:
+def list_parts(steps: TrainingFacts, *, is_over: bool = False) -> list[str]:
     """
     List what ``StepHistory.summarize`` says: how far and how fast, where the time goes, which rank is late.
 
-    >>> steps = {"done": 4812, "total": 10000, "total_source": "max_steps", "rate": 3.1, "step_s": 0.3}
-    >>> list_parts({**steps, "phases": {"input": 0.04, "other": 0.96}, "latest": None})
+    >>> known = TrainingFacts(4812, 10000, "max_steps", rate=3.1, step_s=0.3, phases={"input": 0.04, "other": 0.96})
+    >>> list_parts(known)
     ['step 4,812 of 10,000 (max_steps), 3.1 steps/s, 27m left', 'input 4 %, other 96 %']
     """
     shares = ", ".join(f"{word} {100 * share:.0f} %" for _, word, share in list_phases(steps))
-    if shares and steps.get("looks"):
-        shares += f" (by {steps['looks']:,} looks at stacks)"
+    if shares and steps.looks:
+        shares += f" (by {steps.looks:,} looks at stacks)"
     progress = describe_progress(steps, is_over=is_over)
-    latest = _describe_latest(steps["latest"]) if stands_out(steps) else ""
+    latest = _describe_latest(steps.latest) if steps.latest and stands_out(steps) else ""
     return [part for part in (progress, shares, latest) if part]
 
 
-def list_phases(steps: Mapping[str, Any]) -> list[tuple[str, str, float]]:
+def list_phases(steps: TrainingFacts) -> list[tuple[str, str, float]]:
     """List the parts of a step in their order: key, words and share."""
     return [
         (name, word, share)
         for name, word in _PHASES.items()
-        if (share := steps["phases"].get(name, 0.0)) >= _LEAST_SHARE
+        if (share := steps.phases.get(name, 0.0)) >= _LEAST_SHARE
     ]
 
 
-def stands_out(steps: Mapping[str, Any]) -> bool:
+def stands_out(steps: TrainingFacts) -> bool:
     """Return whether the others wait for one rank in so many steps, and for so long, that it is no chance."""
-    late = steps["latest"]
+    late = steps.latest
     if not late:
         return False
-    least_ms = 1000 * max(_LATE_S, _LATE_OF_STEP * (steps["step_s"] or 0.0))
-    return bool(late["share"] >= _LATE_SHARE and late["late_ms"] >= least_ms)
+    least_ms = 1000 * max(_LATE_S, _LATE_OF_STEP * (steps.step_s or 0.0))
+    return bool(late.share >= _LATE_SHARE and late.late_ms >= least_ms)
 
 
-def _describe_latest(late: Mapping[str, Any]) -> str:
-    by = f"{format_number(late['late_ms'])} ms"
-    said = f"latest rank: {late['rank']}, by {by} in {100 * late['share']:.0f} % of steps"
-    if late["phase"] is None:
+def _describe_latest(late: LateRank) -> str:
+    by = f"{format_number(late.late_ms)} ms"
+    said = f"latest rank: {late.rank}, by {by} in {100 * late.share:.0f} % of steps"
+    if late.phase is None:
         return said
-    part = "time between steps" if late["phase"] == "other" else _PHASES[late["phase"]]
-    return f"{said}; its {part} takes {format_number(late['more_ms'])} ms longer"
+    part = "time between steps" if late.phase == "other" else _PHASES[late.phase]
+    return f"{said}; its {part} takes {format_number(late.more_ms)} ms longer"
 
 
-def describe_progress(steps: Mapping[str, Any], *, is_over: bool) -> str:
+def describe_progress(steps: TrainingFacts, *, is_over: bool) -> str:
     """Say how far the job is and how fast; empty: that is not known."""
-    done, total, rate = steps["done"], steps["total"], steps["rate"]
+    done, total, rate = steps.done, steps.total, steps.rate
     if done is None:
         return ""
     told = f"step {done:,}"
     if total:
-        told += f" of {total:,} ({steps['total_source']})"
-    elif steps.get("told_by"):
-        told += f" ({steps['told_by']})"
+        told += f" of {total:,} ({steps.total_source})"
+    elif steps.told_by:
+        told += f" ({steps.told_by})"
     listed = [told]
     if rate:
         listed.append(f"{format_number(rate)} steps/s" if rate >= 1 else f"{format_number(1 / rate)} s/step")

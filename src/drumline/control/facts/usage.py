@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import samples
 from drumline.contract.folder import RunFolder, read_plain
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import ABSENT, NamedTuple
 from drumline.control.facts.steps import describe_steps
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.times import utc
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.contract.outcome import Outcome, RankOutcome
+    from drumline.contract.record import Absent
     from drumline.contract.samples import RankUse, Sample
+    from drumline.control.facts.steps import TrainingFacts
 
 
 _MOST_BYTES = 1 << 18
@@ -41,44 +43,96 @@ class Pair(NamedTuple):
         return self.now.elapsed_s - (self.before.elapsed_s if self.before else 0.0)
 
 
-def describe_usage(folder: RunFolder, outcome: Outcome, depth: int = 0) -> dict[str, Any]:
-    """
-    Describe a job with ``nodes`` and ``ranks`` as they were at the newest sample of each node.
+class GpuUsage(NamedTuple):
+    """The use of a GPU of a node, and the ranks on it."""
 
-    Shares are percent of a core, a node's are of all of its cores. None: not known.
+    gpu: str
+    name: str
+    busy_percent: int | None
+    memory_bytes: int | None
+    memory_total_bytes: int | None
+    watts: float | None
+    celsius: int | None
+    ranks: list[int]
 
-    A pipeline or a sweep has ``jobs`` instead: the same of those of its steps that are under way. ``depth``: of
-    pipelines around it.
+
+class MemoryLimit(NamedTuple):
+    used_bytes: int
+    bytes: int
+
+
+class NodeUsage(NamedTuple):
     """
-    described: dict[str, Any] = {
-        "name": folder.name,
-        "type": outcome.kind,
-        "status": outcome.status,
-        "reason": outcome.reason,
-        "engine": outcome.engine,
-        "seconds": _seconds(outcome),
-    }
+    The use of a node as of its newest sample; ``cpu_percent``: of all of its cores. ``others``: the use of processes
+    that are of no rank.
+    """
+
+    node: int
+    host: str | None
+    sampled_at: str | None
+    age_seconds: float
+    cpu_percent: float | None
+    cores: int
+    memory_bytes: int
+    memory_total_bytes: int
+    memory_limit: MemoryLimit | None
+    swap_bytes: int
+    received_bytes_per_second: int | None
+    sent_bytes_per_second: int | None
+    read_bytes_per_second: int | None
+    written_bytes_per_second: int | None
+    load: float
+    gpus: list[GpuUsage]
+    others: dict[str, Any] | None
+
+
+class JobUsage(NamedTuple):
+    """
+    A job with its nodes and ranks as they were at the newest sample of each node. Shares are percent of a core; None:
+    not known. A pipeline or a sweep has ``jobs`` instead: those of its steps that are under way.
+    """
+
+    step: str | Absent
+    name: str
+    type: str
+    status: str
+    reason: str
+    engine: str
+    seconds: float | None
+    training: TrainingFacts | Absent | None = ABSENT
+    nodes: list[NodeUsage] | Absent = ABSENT
+    ranks: list[dict[str, Any]] | Absent = ABSENT
+    jobs: list[JobUsage] | Absent = ABSENT
+
+
+def describe_usage(
+    folder: RunFolder, outcome: Outcome, depth: int = 0, step: str | Absent = ABSENT
+) -> JobUsage:
+    """Describe what a job uses. ``depth``: of pipelines around it, in which it is that step."""
+    why, seconds = outcome.reason, _seconds(outcome)
+    described = JobUsage(step, folder.name, outcome.kind, outcome.status, why, outcome.engine, seconds)
     if outcome.kind != "command":
-        return {**described, "jobs": _steps(outcome, depth)}
+        return described._replace(jobs=_steps(outcome, depth))
     found = read_pairs(folder, outcome)
     over = outcome.is_final
     uses = {use.rank: (pair, use) for pair in found.values() for use in pair.now.ranks}
     tasks = _tasks(folder)
-    described["training"] = describe_steps(folder, outcome)
-    described["nodes"] = [_node(node, pair, outcome, over) for node, pair in sorted(found.items())]
-    described["ranks"] = [
-        _rank(rank, uses.get(rank.rank), tasks.get(rank.rank, {}), folder, over)
-        for _, rank in sorted(outcome.ranks.items())
-    ]
-    return described
+    return described._replace(
+        training=describe_steps(folder, outcome),
+        nodes=[_node(node, pair, outcome, over) for node, pair in sorted(found.items())],
+        ranks=[
+            _rank(rank, uses.get(rank.rank), tasks.get(rank.rank, {}), folder, over)
+            for _, rank in sorted(outcome.ranks.items())
+        ],
+    )
 
 
-def _steps(outcome: Outcome, depth: int) -> list[dict[str, Any]]:
-    listed: list[dict[str, Any]] = []
+def _steps(outcome: Outcome, depth: int) -> list[JobUsage]:
+    listed: list[JobUsage] = []
     for step in outcome.steps.values():
         folder = RunFolder.for_job(step.job) if step.job and not step.status else None
         if folder is not None and folder.exists() and depth < _DEEPEST and len(listed) < _MOST_JOBS:
-            listed.append({"step": step.step, **describe_usage(folder, read_outcome(folder), depth + 1)})
+            listed.append(describe_usage(folder, read_outcome(folder), depth + 1, step.step))
     return listed
 
 
@@ -147,46 +201,40 @@ def _seconds(outcome: Outcome) -> float | None:
     return max(0.0, round((outcome.ended or time.time()) - outcome.started, 1))
 
 
-def _node(node: int, pair: Pair, outcome: Outcome, over: bool) -> dict[str, Any]:
+def _node(node: int, pair: Pair, outcome: Outcome, over: bool) -> NodeUsage:
     now = pair.now
     base = None if over else pair.before
     seconds = now.elapsed_s if over else pair.seconds
     others = [] if over else [use for use in now.ranks if use.rank == samples.NO_RANK]
     busy_s = now.busy_s - (base.busy_s if base else 0.0)
-    used, total = now.memory
-    received, sent = _rates(now.network, base.network if base else (0, 0), seconds)
-    read, written = _rates(now.disk, base.disk if base else (0, 0), seconds)
-    return {
-        "node": node,
-        "host": outcome.hosts.get(node),
-        "sampled_at": utc(now.time),
-        "age_seconds": max(0.0, round((outcome.ended or time.time()) - now.time, 1)),
-        "cpu_percent": _percent(busy_s, seconds * now.cores),
-        "cores": now.cores,
-        "memory_bytes": used,
-        "memory_total_bytes": total,
-        "memory_limit": {"used_bytes": now.limit[0], "bytes": now.limit[1]} if now.limit else None,
-        "swap_bytes": now.swap[0],
-        "received_bytes_per_second": received,
-        "sent_bytes_per_second": sent,
-        "read_bytes_per_second": read,
-        "written_bytes_per_second": written,
-        "load": now.load,
-        "gpus": [
-            {
-                "gpu": gpu.number,
-                "name": gpu.name,
-                "busy_percent": gpu.busy,
-                "memory_bytes": gpu.used,
-                "memory_total_bytes": gpu.total,
-                "watts": gpu.watts,
-                "celsius": gpu.celsius,
-                "ranks": [use.rank for use in now.ranks if gpu.number in use.gpus and use.rank >= 0],
-            }
+    return NodeUsage(
+        node,
+        outcome.hosts.get(node),
+        utc(now.time),
+        max(0.0, round((outcome.ended or time.time()) - now.time, 1)),
+        _percent(busy_s, seconds * now.cores),
+        now.cores,
+        *now.memory,
+        MemoryLimit(*now.limit) if now.limit else None,
+        now.swap[0],
+        *_rates(now.network, base.network if base else (0, 0), seconds),
+        *_rates(now.disk, base.disk if base else (0, 0), seconds),
+        now.load,
+        gpus=[
+            GpuUsage(
+                gpu.number,
+                gpu.name,
+                gpu.busy,
+                gpu.used,
+                gpu.total,
+                gpu.watts,
+                gpu.celsius,
+                [use.rank for use in now.ranks if gpu.number in use.gpus and use.rank >= 0],
+            )
             for gpu in now.gpus
         ],
-        "others": _use(pair, others[0]) if others and others[0].processes else None,
-    }
+        others=_use(pair, others[0]) if others and others[0].processes else None,
+    )
 
 
 def _rank(

@@ -40,7 +40,7 @@ def show_plan(request: Request) -> dict[str, Any]:
     return {"plan": hide_in(plan)}
 
 
-def _of_attempt(describe: Callable[[str, int | None], dict[str, Any]]) -> Callable[[Request], dict[str, Any]]:
+def _of_attempt(describe: Callable[[str, int | None], object]) -> Callable[[Request], object]:
     """Make a handler of a function that answers about one attempt of a job, by default the latest."""
     return lambda request: describe(request.path_params["name"], query(request).number("attempt", None, 0))
 
@@ -51,7 +51,7 @@ def download_trace(request: Request) -> Response:
     return attachment(encode(trace), f"{name}-start.json", "application/json")
 
 
-def read_system(request: Request) -> dict[str, Any]:
+def read_system(request: Request) -> history.SystemHistory:
     asked = query(request)
     return history.read_system(
         request.path_params["name"],
@@ -64,11 +64,11 @@ def read_system(request: Request) -> dict[str, Any]:
 # metrics, of one job or several
 
 
-def list_metrics(request: Request) -> dict[str, Any]:
+def list_metrics(request: Request) -> charts.LoggedMetrics:
     return charts.list_metrics(request.path_params["name"], names_only=query(request).flag("brief"))
 
 
-def read_series(request: Request) -> dict[str, Any]:
+def read_series(request: Request) -> charts.Curves:
     asked = query(request)
     return charts.read_series(
         asked.jobs("jobs", charts.MOST_JOBS),

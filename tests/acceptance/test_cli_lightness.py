@@ -15,10 +15,10 @@ HELP = {
 CREATE = HELP | {
     "drumline.cli.arguments",
     "drumline.cli.jobs",
+    "drumline.cli.jobs.create",
     "drumline.cli.jobs.job",
     "drumline.cli.jobs.standby",
     "drumline.cli.output",
-    "drumline.cli.ways_to_run",
     "drumline.contract",
     "drumline.contract.errors",
     "drumline.contract.events",

@@ -8,7 +8,7 @@ import sys
 from cli_jobs import LOG, on_terminal, one_rank, two_by_two, write_script
 from pipelines import step, write_pipeline
 
-from drumline.cli.columns import measure
+from drumline.cli.screen import measure
 
 HOSTILE = "鼓线 \x1b[2J\x1b]0;title\x07" * 30
 FAILS = f"""{LOG}

@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from drumline.contract.errors import NotFoundError, UsageError
@@ -15,8 +16,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import NoReturn
 
-    Verbs = Mapping[str, tuple[str, Callable[["Parser"], None], Callable[[Any], int]]]
-    """By name: what it does, its arguments, and itself."""
+    Verbs = Mapping[str, tuple[str, Callable[["Parser"], None], Callable[[Any], int] | str]]
+    """
+    By name: what it does, its arguments, and its function, or ``module.function`` below ``cli``. Such a module is
+    imported when the verb runs: help and completion make parsers alone.
+    """
 
 FORMATS = ("table", "json", "jsonc", "yaml", "yamlc", "tsv", "none")
 
@@ -106,7 +110,16 @@ def run_verb(noun: str, text: str, verbs: Verbs, argv: list[str]) -> int:
         argv = [*argv[1:2], "--help"]
     chosen = parse_verb(noun, text, verbs, argv)
     with enter_workspace(chosen.workspace_name):
-        return verbs[chosen.verb][2](chosen)
+        return find_function(verbs[chosen.verb][2])(chosen)
+
+
+def find_function(named: Callable[[Any], int] | str) -> Callable[[Any], int]:
+    """Return the function of a verb, from its module if it is named."""
+    if not isinstance(named, str):
+        return named
+    module, _, name = named.rpartition(".")
+    function: Callable[[Any], int] = getattr(import_module(f"drumline.cli.{module}"), name)
+    return function
 
 
 def parse_verb(noun: str, text: str, verbs: Verbs, argv: list[str]) -> argparse.Namespace:
@@ -374,6 +387,13 @@ def add_warm(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument("--warm", choices=("auto", "on", "off"), help=text)
 
 
+def add_ways_to_run(parser: argparse.ArgumentParser) -> None:
+    """Add what a command that submits a job file takes beside it."""
+    add_variables(parser)
+    add_warm(parser, "the file's, else DRUMLINE_WARM, else auto")
+    add_python(parser)
+
+
 def add_python(parser: argparse.ArgumentParser) -> None:
     text = "the Python that the job means by python: a path, a virtual environment, or a program on PATH"
     parser.add_argument("--python", metavar="PATH", help=f"{text}; default: the active one")
@@ -399,6 +419,17 @@ def set_warm(job: Any, word: str) -> None:
         )
         raise UsageError(what, f"DRUMLINE_WARM={word} applies wherever it is not set")
     program.drumline = {**program.drumline, "warm": word}
+
+
+def set_ways_to_run(job: Any, arguments: argparse.Namespace) -> None:
+    """Apply what ``add_ways_to_run`` took to a job. Raises UsageError, NotFoundError, SpecError."""
+    use_python(arguments.python)
+    if arguments.env_file or arguments.secret:
+        from drumline.cli import variables
+
+        variables.set_variables(job, arguments)
+    if arguments.warm:
+        set_warm(job, arguments.warm)
 
 
 def name_experiment(job: Any) -> None:
@@ -435,14 +466,19 @@ def _parse_value(path: str, text: str) -> Any:
     return text
 
 
-def load_job_file(file: str, given: Sequence[str]) -> Any:
-    """Load the job of ``--file`` with ``--set`` applied. Raises SpecError, UsageError."""
-    from drumline.spec.load import load_job
-
+def hide_overrides(given: Sequence[str]) -> None:
+    """Hide the environment variables that ``--set`` sets in this process's command line."""
     if given:
         from drumline.cli import variables
 
         variables.hide_set_values(given)
+
+
+def load_job_file(file: str, given: Sequence[str]) -> Any:
+    """Load the job of ``--file`` with ``--set`` applied. Raises SpecError, UsageError."""
+    from drumline.spec.load import load_job
+
+    hide_overrides(given)
     changes = parse_overrides(given)
     if file in ("-", "/dev/stdin"):
         return load_job(sys.stdin.buffer, relative_origin=os.getcwd(), params_override=changes)

@@ -148,7 +148,7 @@ def _table(result: Any, columns: tuple[str, ...]) -> str:
     heading = [tuple(clean(str(name)).upper() for name in names)]
     if not sys.stdout.isatty():
         return _align([*heading, *rows])
-    from drumline.cli.columns import PAGE_WIDTH, fit_table, join, terminal_width
+    from drumline.cli.screen import PAGE_WIDTH, fit_table, join, terminal_width
 
     cells = fit_table([*heading, *rows], terminal_width(PAGE_WIDTH))
     return "".join(join(row) + "\n" for row in cells)

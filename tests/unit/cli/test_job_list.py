@@ -7,7 +7,7 @@ import time
 import pytest
 import yaml
 
-from drumline.cli import columns
+from drumline.cli import screen
 from drumline.cli.main import main
 from drumline.cli.views import listing as view
 from drumline.contract import events as e
@@ -191,7 +191,7 @@ def test_the_table_fits(jobs, width):
     wide = {"name": HOSTILE, "reason": HOSTILE, "compute": HOSTILE, "metric": (HOSTILE, 1e-9)}
     found.append(found[0]._replace(**wide))
     lines = view.format_jobs(found, room=width).splitlines()
-    assert max(map(columns.measure, lines)) <= width
+    assert max(map(screen.measure, lines)) <= width
     assert all(line.isprintable() for line in lines)
     heads = lines[0].split()
     assert heads == [head for head in view._HEADS if head in heads]
@@ -263,7 +263,7 @@ def test_a_narrow_terminal_has_fewer_columns_and_whole_figures(jobs, width, head
     assert lines[1].startswith(name)
     assert ("0.973" in lines[1]) == ("METRIC" in heads)
     assert "2.0s" in lines[1]
-    assert max(map(columns.measure, lines)) <= width
+    assert max(map(screen.measure, lines)) <= width
 
 
 @pytest.mark.parametrize(("kind", "word"), [("pipeline", "step"), ("sweep", "trial")])

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from drumline.cli import columns
+from drumline.cli import screen
 from drumline.cli.views import live, page
 from drumline.contract.outcome import Outcome
 from drumline.control.facts.job import SweepGoal
@@ -43,7 +43,7 @@ def test_tables_of_parts_fit(width):
     )
     for lines in tables:
         assert len(lines) == 3
-        assert all(line.isprintable() and columns.measure(line) <= width for line in lines)
+        assert all(line.isprintable() and screen.measure(line) <= width for line in lines)
 
 
 def test_numbers_are_short_and_at_the_right():

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from drumline.cli import pager
+from drumline.cli import screen
 
 LINES = "".join(f"line {number}\n" for number in range(50))
-PROGRAM = "import sys; from drumline.cli.pager import print_text; print_text(sys.argv[1])"
+PROGRAM = "import sys; from drumline.cli.screen import print_text; print_text(sys.argv[1])"
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_which_pager(monkeypatch, variables, command):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert pager.find_pager() == command
+    assert screen.find_pager() == command
 
 
 def on_terminal(text, **env):
@@ -66,10 +66,10 @@ def test_what_is_longer_than_the_screen_goes_through_it(text, command, shown):
 
 def test_less_leaves_the_screen_when_all_fits_on_it():
     assert on_terminal("short\n", DRUMLINE_PAGER="false") == "short\n"
-    assert pager._LESS == {"LESS": "FRX"}
+    assert screen._LESS == {"LESS": "FRX"}
 
 
 def test_a_pipe_has_no_pager(monkeypatch, capsys):
     monkeypatch.setenv("DRUMLINE_PAGER", "false")
-    pager.print_text(LINES)
+    screen.print_text(LINES)
     assert capsys.readouterr().out == LINES

@@ -1,4 +1,4 @@
-"""``drumline plan``: what a job file would run, rank by rank. A dry run: nothing is created."""
+"""``drumline plan`` and ``job validate``: what a job file would run, and whether it can; nothing is created."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from drumline.cli.arguments import (
     load_job_file,
     name_experiment,
 )
+from drumline.contract.errors import PlanError, Problem, SpecError
 from drumline.contract.hiding import HIDDEN, hide_in, hide_in_text, is_secret
 from drumline.contract.plan import text_of
 from drumline.contract.words import format_count, format_seconds
@@ -216,3 +217,24 @@ def _format_step(looked: PlannedStep, head: Callable[[Plan], str]) -> str:
     else:
         inner = f"{step.job.type}\n"
     return text + "".join(f"  {line}\n" for line in inner.splitlines())
+
+
+def validate(arguments: Namespace) -> int:
+    """Report Azure's verdict. Jobs that Azure accepts and ``create`` would refuse get a warning."""
+    from drumline.control.submission import driven
+    from drumline.spec.jobs.validate import validate
+
+    job = load_job_file(arguments.file, arguments.set)
+    result = validate(job)
+    if not result.passed:
+        raise SpecError(list(result.problems))
+    warnings = list(result.warnings)
+    try:
+        warnings += driven.warnings_of(job)
+    except (PlanError, SpecError) as error:
+        for problem in error.problems or (Problem(error.message),):
+            where = f"{problem.where}: " if problem.where else ""
+            warnings.append(f"{where}create would refuse it: {problem.what}")
+    output.print_warnings(warnings)
+    output.show({"result": "Succeeded", "warnings": warnings}, arguments.output, arguments.query)
+    return 0

@@ -349,6 +349,6 @@ def _run(arguments: Namespace, fields: dict[str, Any]) -> int:
     if arguments.detach:
         print(submitted.name)
         return 0
-    from drumline.cli.jobs.job import follow_job
+    from drumline.cli.jobs.following import follow_job
 
     return follow_job(submitted.name, sys.stdout)

@@ -1,5 +1,5 @@
-"""Verbs of ``drumline job`` that end, wait for, change or run jobs again: ``archive`` and ``restore``, ``cancel`` and
-``preempt``, ``delete``, ``exec``, ``rerun`` and ``wait``.
+"""Verbs of ``drumline job`` that end, wait for or change jobs: ``archive`` and ``restore``, ``cancel`` and ``preempt``,
+``delete``, ``exec`` and ``wait``.
 """
 
 from __future__ import annotations
@@ -8,18 +8,12 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from drumline.cli import output, variables
+from drumline.cli import output
 from drumline.cli.arguments import (
-    Parser,
-    add_name,
-    add_output,
-    add_set,
     confirm,
     find_job,
     get_name,
-    parse_overrides,
 )
-from drumline.cli.jobs.standby import Standby
 from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.contract.words import format_size
@@ -35,18 +29,14 @@ if TYPE_CHECKING:
     from drumline.control.upkeep.pruning import Deletion
 
 
-def _archive_arguments(parser: Parser) -> None:
-    add_name(parser, "job")
-
-
-def _archive(arguments: Namespace) -> int:
+def archive_job(arguments: Namespace) -> int:
     name = get_name(arguments, "job", "archiving", changes=True)
     if not job_folders.set_archived(name, archived=True):
         print(f"job {name} is archived already", file=sys.stderr)
     return 0
 
 
-def _restore(arguments: Namespace) -> int:
+def restore_job(arguments: Namespace) -> int:
     name = get_name(arguments, "job", "restoring", changes=True)
     if not job_folders.set_archived(name, archived=False):
         print(f"job {name} is not archived", file=sys.stderr)
@@ -56,13 +46,7 @@ def _restore(arguments: Namespace) -> int:
 # delete
 
 
-def _delete_arguments(parser: Parser) -> None:
-    parser.add_argument("names", nargs="*", default=[], metavar="NAME", help="jobs that have ended")
-    parser.add_argument("-n", "--name", help="one more")
-    parser.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-
-
-def _delete(arguments: Namespace) -> int:
+def delete_jobs(arguments: Namespace) -> int:
     from drumline.control.upkeep import pruning
 
     words = [*arguments.names, *([arguments.name] if arguments.name else [])]
@@ -99,13 +83,7 @@ _EXPLAIN_AFTER_S = 2.0
 """How long a job may take to end before we ask why."""
 
 
-def _cancel_arguments(parser: Parser) -> None:
-    add_name(parser, "job")
-    parser.add_argument("--at-once", action="store_true", help="kill its ranks without a grace period")
-    parser.add_argument("--no-wait", action="store_true", help="return without waiting for its end")
-
-
-def _cancel(arguments: Namespace) -> int:
+def cancel_job(arguments: Namespace) -> int:
     name = get_name(arguments, "job", "canceling", is_final=True)
     asked = cancel(name, at_once=arguments.at_once)
     if asked and not arguments.no_wait:
@@ -118,13 +96,7 @@ def _cancel(arguments: Namespace) -> int:
     return _print_status(name)
 
 
-def _preempt_arguments(parser: Parser) -> None:
-    add_name(parser, "job")
-    parser.add_argument("--node", type=int, help="only this node; default: all nodes of the job")
-    parser.add_argument("--no-wait", action="store_true", help="return without waiting for its ranks to end")
-
-
-def _preempt(arguments: Namespace) -> int:
+def preempt_job(arguments: Namespace) -> int:
     name = get_name(arguments, "job", "preempting", is_final=True)
     attempt = preempt(name, arguments.node)
     if not arguments.no_wait:
@@ -148,14 +120,7 @@ def _print_status(name: str) -> int:
 # exec
 
 
-def _exec_arguments(parser: Parser) -> None:
-    parser.usage = "%(prog)s NAME [--rank RANK] [-- COMMAND ...]"
-    add_name(parser, "job")
-    parser.add_argument("--rank", default="0", help="the rank: 3, or ps0 for a parameter server; default: 0")
-    parser.set_defaults(program=[])
-
-
-def _exec(arguments: Namespace) -> int:
+def run_beside_rank(arguments: Namespace) -> int:
     from drumline.control.access import rank_commands
 
     sys.stdout.flush()
@@ -168,17 +133,7 @@ def _exec(arguments: Namespace) -> int:
 TIMED_OUT = 124
 
 
-def _wait_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "given", nargs="*", default=[], metavar="NAME", help="the jobs' names, or give them with -n"
-    )
-    parser.add_argument("-n", "--name", action="append", default=[], help="a job's name")
-    parser.add_argument("--timeout", metavar="TIME", help="wait no longer: 90s, 30m, 2h; then exit with 124")
-    parser.add_argument("--any", action="store_true", help="wait for the first of them to end, not for all")
-    add_output(parser, "print how each ended, in this format; default: a line each on standard error")
-
-
-def _wait(arguments: Namespace) -> int:
+def wait_jobs(arguments: Namespace) -> int:
     names = list(dict.fromkeys(map(find_job, [*arguments.given, *arguments.name])))
     if not names:
         raise UsageError("a job's name is missing", "drumline job wait NAME")
@@ -209,72 +164,4 @@ def _describe(end: JobEnd) -> str:
     return clean(f"job {end.name} {end.status.lower()} (exit code {end.exit_code}): {end.reason}")
 
 
-# rerun
-
-
-def _rerun_arguments(parser: Parser) -> None:
-    text = "the earlier job: its name, a unique beginning of it, @last, -, or PIPELINE/STEP"
-    parser.add_argument("given", nargs="?", metavar="NAME", help=text)
-    parser.add_argument("-n", "--name", help="the name of the new job; default: a generated one")
-    add_set(parser, "inputs.lr=0.01")
-    parser.add_argument("--compute", metavar="NAME", help="run on this compute; default: the same as then")
-    parser.add_argument(
-        "--code",
-        choices=("then", "now"),
-        help="the code as it was stored then, or as it is now; default: then, or now if it was not stored",
-    )
-    parser.add_argument("-s", "--stream", action="store_true", help="show its logs until it ends")
-    add_output(parser)
-
-
-def _rerun(arguments: Namespace) -> int:
-    from drumline.cli.jobs.job import follow_job
-    from drumline.control.facts import description
-    from drumline.control.jobs import naming
-    from drumline.control.submission.planning import is_local
-    from drumline.control.submission.rerun import prepare_rerun
-    from drumline.control.submission.submit import submit
-
-    # As every other verb takes it, -n alone is the job itself.
-    word, new_name = arguments.given or arguments.name, arguments.name if arguments.given else None
-    if not word:
-        raise UsageError("a job's name is missing", "drumline job rerun NAME")
-    variables.hide_set_values(arguments.set)
-    changes = parse_overrides(arguments.set)
-    name = find_job(word)
-    reused = naming.explain_reused(word)
-    again = prepare_rerun(name, changes, compute=arguments.compute, code=arguments.code, new_name=new_name)
-    for note in filter(None, (reused, *again.notes)):
-        print(f"note: {clean(note)}", file=sys.stderr)
-    start = Standby() if again.job.type == "command" and is_local(again.job) else None
-    try:
-        submitted = submit(again.job, again.run, start=start)
-    finally:
-        if start:
-            start.dismiss()
-    if again.run.in_place and not (again.job.drumline or {}).get(
-        "secrets"
-    ):  # Whose files may lie in the folder.
-        from drumline.control.jobs import stored_code
-
-        stored_code.store_code(submitted.folder, again.run.in_place)
-    output.print_warnings(submitted.warnings)
-    explicit = arguments.output or arguments.query
-    code = 0
-    if arguments.stream:
-        code = follow_job(submitted.name, sys.stderr if explicit else sys.stdout)
-    if explicit or not arguments.stream:
-        output.show(description.show_job(submitted.name), arguments.output, arguments.query)
-    return code
-
-
-VERBS = {
-    "archive": (_archive_arguments, _archive),
-    "restore": (_archive_arguments, _restore),
-    "cancel": (_cancel_arguments, _cancel),
-    "preempt": (_preempt_arguments, _preempt),
-    "delete": (_delete_arguments, _delete),
-    "exec": (_exec_arguments, _exec),
-    "rerun": (_rerun_arguments, _rerun),
-    "wait": (_wait_arguments, _wait),
-}
+# update

@@ -8,8 +8,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
-from drumline.cli.ways_to_run import add_ways_to_run, set_ways_to_run
+from drumline.cli.arguments import (
+    Parser,
+    add_azure,
+    add_file,
+    add_output,
+    add_ways_to_run,
+    enter_workspace,
+    load_job_file,
+    set_ways_to_run,
+)
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import read_plain, write_whole
 from drumline.contract.words import format_number
@@ -157,7 +165,7 @@ def _write_figures(path: str, values: dict[str, Any]) -> OSError | None:
 
 def format_report(made: ScaleReport) -> list[str]:
     """Format a report as a table, with the sentences below it."""
-    from drumline.cli.columns import fit_table, join
+    from drumline.cli.screen import fit_table, join
     from drumline.control.measure.scale_values import list_sentences
 
     rows = [tuple(heading.upper() for heading in _HEADINGS), *_list_rows(made)]

@@ -7,8 +7,16 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
-from drumline.cli.ways_to_run import add_ways_to_run, set_ways_to_run
+from drumline.cli.arguments import (
+    Parser,
+    add_azure,
+    add_file,
+    add_output,
+    add_ways_to_run,
+    enter_workspace,
+    load_job_file,
+    set_ways_to_run,
+)
 from drumline.contract.errors import UsageError
 from drumline.control.terminal import clean
 
@@ -148,7 +156,7 @@ def _describe_start(name: str, how: str, tuning: Tuning) -> str:
 
 
 def _show(arguments: Namespace, values: Mapping[str, Any]) -> None:
-    from drumline.cli.columns import fit_table, join
+    from drumline.cli.screen import fit_table, join
     from drumline.control.measure import tune_results
 
     if not output.is_for_people(arguments.output, arguments.query):

@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_output
 from drumline.contract.status import COMPLETED
 from drumline.contract.words import format_number
 from drumline.control.comparing import SECTIONS, compare_jobs
+from drumline.control.jobs import naming
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -23,15 +23,7 @@ _COLOURS: Mapping[str, Colour] = {"+": "green", "-": "red", "@": "grey"}
 """Of the lines of a unified diff, by their first letters."""
 
 
-def _add_arguments(parser: Parser) -> None:
-    parser.add_argument("a", metavar="A", help="a job's name, a unique beginning of it, @last, or -")
-    parser.add_argument("b", metavar="B", help="the job that it is compared with")
-    add_output(parser)
-
-
-def _show_differences(given: Namespace) -> int:
-    from drumline.control.jobs import naming
-
+def show_differences(given: Namespace) -> int:
     # Found before one is remembered: `-` means what it meant before this command.
     a, b = naming.find_name(given.a), naming.find_name(given.b)
     told = compare_jobs(a, b)
@@ -39,8 +31,7 @@ def _show_differences(given: Namespace) -> int:
     if not output.is_for_people(given.output, given.query):
         output.show(told, given.output, given.query)
         return 0
-    from drumline.cli.columns import PAGE_WIDTH, terminal_width
-    from drumline.cli.pager import print_text
+    from drumline.cli.screen import PAGE_WIDTH, print_text, terminal_width
 
     print_text("".join(f"{line}\n" for line in _format(told, terminal_width(PAGE_WIDTH))))
     return 0
@@ -117,7 +108,7 @@ def _align(
     heads: tuple[str, ...], key: str, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]
 ) -> Iterator[str]:
     """Format a head and rows: names on the left, numbers to the right."""
-    from drumline.cli.columns import measure, pad, to_line
+    from drumline.cli.screen import measure, pad, to_line
 
     listed = [
         heads,
@@ -130,6 +121,3 @@ def _align(
             f"  {pad(cell, width, right=True)}" for cell, width in zip(cells, widths[1:], strict=True)
         )
         yield f"{pad(name, widths[0])}{numbers}"
-
-
-VERBS = {"diff": (_add_arguments, _show_differences)}

@@ -8,9 +8,20 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_output, find_job
+from drumline.cli.arguments import find_job
 from drumline.cli.colour import colour_of, paint
-from drumline.cli.columns import GAP, PAGE_WIDTH, cut, fit_table, join, measure, pad, terminal_width, to_line
+from drumline.cli.screen import (
+    GAP,
+    PAGE_WIDTH,
+    cut,
+    fit_table,
+    join,
+    measure,
+    pad,
+    print_text,
+    terminal_width,
+    to_line,
+)
 from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.contract.words import format_age, format_duration, format_number
@@ -36,49 +47,7 @@ _SHORT_NAME = 4
 """Letters that stay of the name of a metric, with the blank behind it."""
 
 
-def _list_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "-r", "--max-results", type=int, help=f"default {_DEFAULT_MAX_RESULTS}, on a terminal one screen"
-    )
-    parser.add_argument(
-        "--all-results",
-        nargs="?",
-        const="true",
-        choices=("true", "false"),
-        type=str.lower,
-        help="list all jobs",
-    )
-    parser.add_argument("--all", action="store_const", const="true", dest="all_results", help="the same")
-    parser.add_argument("--archived-only", action="store_true", help="list only archived jobs")
-    parser.add_argument("--include-archived", action="store_true", help="list archived jobs too")
-    parser.add_argument(
-        "-p", "--parent-job-name", help="list the steps or trials of this job; default: jobs without a parent"
-    )
-    parser.add_argument(
-        "--status",
-        action="append",
-        default=[],
-        metavar="STATUS",
-        help="only jobs that are Failed,Running ...",
-    )
-    parser.add_argument(
-        "--experiment", metavar="PATTERN", help="only jobs of these experiments, such as 'lr-*'"
-    )
-    parser.add_argument("--compute", metavar="PATTERN", help="only jobs on these computes")
-    parser.add_argument(
-        "--since", metavar="AGE", help="only jobs submitted since then: 30m, 2h, 7d, 2026-11-20"
-    )
-    parser.add_argument(
-        "--tag",
-        action="append",
-        default=[],
-        metavar="KEY[=VALUE]",
-        help="only jobs with this tag; can be repeated",
-    )
-    add_output(parser)
-
-
-def _list(arguments: Namespace) -> int:
+def list_jobs(arguments: Namespace) -> int:
     if arguments.archived_only and arguments.include_archived:
         raise UsageError("--archived-only and --include-archived exclude each other")
     filters = parse_filters(arguments)
@@ -102,8 +71,6 @@ def _list(arguments: Namespace) -> int:
     if as_table:
         jobs = list(known.overviews(shown, with_metric=True))
         if jobs:
-            from drumline.cli.pager import print_text
-
             print_text(format_jobs(jobs, find_room()))
     else:
         output.show(list(known.describe(shown)), arguments.output, arguments.query)
@@ -237,6 +204,3 @@ def _format_job(job: JobOverview) -> tuple[str, ...]:
         metric,
         state,
     )
-
-
-VERBS = {"list": (_list_arguments, _list)}

@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from drumline.cli.colour import colour_of, paint
-from drumline.cli.columns import PAGE_WIDTH, cut, measure, terminal_width, to_line
+from drumline.cli.screen import PAGE_WIDTH, cut, measure, terminal_width, to_line
 from drumline.cli.views.page import format_table
 from drumline.contract import status
 from drumline.contract.folder import RunFolder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from drumline.cli.arguments import Parser, add_name, get_name
+from drumline.cli.arguments import get_name
 from drumline.contract.errors import UsageError
 from drumline.control import times
 from drumline.control.jobs import lookup
@@ -24,51 +24,7 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 
 
-def _logs_arguments(parser: Parser) -> None:
-    add_name(parser, "job")
-    parser.add_argument("--tail", type=_parse_count, metavar="N", help="only the last N lines of each rank")
-    parser.add_argument(
-        "--since", metavar="TIME", help="only lines since then: 10m, 2h, 2026-03-01T08:00, or a Unix time"
-    )
-    parser.add_argument(
-        "--timestamps", action="store_true", help="begin each line with the time it was written"
-    )
-    parser.add_argument(
-        "--grep", metavar="REGEX", help="only lines in which this regular expression is found"
-    )
-    parser.add_argument("--rank", "--ranks", default="", metavar="RANKS", help="only these ranks: 3,5 or 0-7")
-    parser.add_argument(
-        "--node", default="", metavar="NODES", help="only the ranks of these nodes: 1 or 0,2-3"
-    )
-    parser.add_argument(
-        "--attempt",
-        type=int,
-        metavar="K",
-        help="only this attempt, from 0, as messages count them; default: all",
-    )
-    parser.add_argument(
-        "-f",
-        "--follow",
-        action="store_true",
-        default=None,
-        help="go on until the job ends; default: on a terminal",
-    )
-    parser.add_argument(
-        "--no-follow", action="store_false", dest="follow", help="print what is there, and end"
-    )
-    parser.add_argument(
-        "--prefix", action="store_true", default=None, help="begin every line with [RANK|node-N]"
-    )
-    parser.add_argument("--no-prefix", action="store_false", dest="prefix", help="begin no line with it")
-
-
-def _parse_count(text: str) -> int:
-    if text.isascii() and text.isdecimal():
-        return int(text[:18])
-    raise UsageError(f"--tail: {text!r} is not a number of lines", "--tail 50")
-
-
-def _logs(arguments: Namespace) -> int:
+def show_logs(arguments: Namespace) -> int:
     folder = lookup.folder_of(get_name(arguments, "job"))
     if arguments.grep is None:
         return _show(arguments, folder, None)
@@ -116,6 +72,3 @@ def _choose(arguments: Namespace, folder: RunFolder) -> LogChoice:
     since = times.parse_moment(arguments.since, "--since") if arguments.since else 0.0
     choice = LogChoice(attempt=arguments.attempt, tail=arguments.tail, since=since)
     return view.check_choice(folder, choice, arguments.rank, arguments.node)
-
-
-VERBS = {"logs": (_logs_arguments, _logs)}

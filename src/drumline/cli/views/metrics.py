@@ -10,8 +10,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_name, add_output, find_job, get_name
+from drumline.cli.arguments import find_job, get_name
 from drumline.contract.errors import UsageError
+from drumline.control.facts.metrics import MetricsReader, draw_course, read_metrics, to_json_number
+from drumline.control.jobs import lookup
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from drumline.contract.folder import RunFolder
-    from drumline.control.facts.metrics import MetricsReader
     from drumline.tracking.series import Series
 
     _StepRange = tuple[int | None, int | None]
@@ -32,28 +33,7 @@ _MAX_LINES = 100
 _POLL_INTERVAL_S = 1.0
 
 
-def _add_arguments(parser: Parser) -> None:
-    add_name(parser, "job")
-    parser.add_argument("others", nargs="*", metavar="NAME", help="more jobs, in the same table")
-    parser.add_argument(
-        "-m",
-        "--metric",
-        action="append",
-        default=[],
-        metavar="PATTERN",
-        help="only metrics that match, such as 'val/*'; can be repeated",
-    )
-    parser.add_argument(
-        "--step-range", metavar="FIRST:LAST", help="only these steps, both included; either can be left out"
-    )
-    parser.add_argument("-f", "--follow", action="store_true", help="follow until the job ends")
-    add_output(parser)
-
-
-def _show_metrics(given: Namespace) -> int:
-    from drumline.control.facts.metrics import MetricsReader, read_metrics
-    from drumline.control.jobs import lookup
-
+def show_metrics(given: Namespace) -> int:
     folders = [lookup.folder_of(name) for name in (get_name(given, "job"), *map(find_job, given.others))]
     steps = _parse_steps(given.step_range)
     as_data = given.output not in (None, "table", "tsv") or given.query
@@ -89,8 +69,6 @@ def _print_table(
     jobs: Sequence[tuple[str, Series]], form: str | None, *, named: bool = False, left_out: int = 0
 ) -> None:
     """Print a row for each metric, those of one name below each other; on a terminal with its course."""
-    from drumline.control.facts.metrics import draw_course
-
     on_terminal = form is None and sys.stdout.isatty()
     listed = sorted(jobs, key=lambda job: (job[1].name, job[1].run)) if named else jobs
     shown = listed[:_MAX_LINES] if on_terminal else listed
@@ -159,8 +137,6 @@ def _print_new_points(series: list[Series], shown: dict[tuple[str, str], int], s
 
 
 def _summarize(one: Series) -> dict[str, Any]:
-    from drumline.control.facts.metrics import to_json_number
-
     figures = one.figures()
     return {
         "metric": one.name,
@@ -175,8 +151,6 @@ def _summarize(one: Series) -> dict[str, Any]:
 
 
 def _describe(one: Series) -> dict[str, Any]:
-    from drumline.control.facts.metrics import to_json_number
-
     points = [{"step": step, "timestamp": at, "value": to_json_number(value)} for step, at, value in one]
     return {**_summarize(one), "points": points}
 
@@ -209,6 +183,3 @@ def _print_notes(notes: Any, folder: RunFolder) -> None:
 def _can_draw() -> bool:
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     return encoding == "utf8" and os.environ.get("TERM") not in ("dumb", "linux")
-
-
-VERBS = {"metrics": (_add_arguments, _show_metrics)}

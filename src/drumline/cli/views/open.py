@@ -1,37 +1,24 @@
-"""``drumline job open``."""
+"""The folders of a job and copies of them: ``drumline job open`` and ``download``."""
 
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from drumline.cli.arguments import find_job
+from drumline.cli.arguments import find_job, get_name
 from drumline.contract.errors import UsageError
-from drumline.control.access import job_files
+from drumline.control.jobs.lookup import folder_of
+from drumline.control.jobs.recovery import recover
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from drumline.cli.arguments import Parser
 
+def open_folder(arguments: Namespace) -> int:
+    from drumline.control.access import job_files
 
-def _open_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "given",
-        nargs="*",
-        default=[],
-        metavar="NAME [PLACE]",
-        help="the job's name, and what of it to open: run, outputs, logs or code",
-    )
-    parser.add_argument("-n", "--name", help="the job's name")
-
-
-def _open(arguments: Namespace) -> int:
     words = [*([arguments.name] if arguments.name else []), *arguments.given]
     if not words or len(words) > 2 or (len(words) == 2 and words[1] not in job_files.PLACES):
         what = f"{words[1]!r} is not a place" if len(words) > 1 else "a job's name is missing"
@@ -41,6 +28,8 @@ def _open(arguments: Namespace) -> int:
     if not opener:
         print(clean(path) if sys.stdout.isatty() else path)
         return 0
+    import subprocess
+
     try:
         return subprocess.run([*opener, path], check=False).returncode  # noqa: S603 - the user's own program
     except OSError as error:
@@ -51,6 +40,9 @@ def _open(arguments: Namespace) -> int:
 
 def _find_opener() -> list[str]:
     """Return the program that shows a folder to this person; empty: there is none. Raises UsageError."""
+    import shlex
+    import shutil
+
     has_display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
     if has_display and shutil.which("xdg-open"):
         return ["xdg-open"]
@@ -61,4 +53,15 @@ def _find_opener() -> list[str]:
         raise UsageError(what, "export VISUAL='code --wait'") from error
 
 
-VERBS = {"open": (_open_arguments, _open)}
+def download_job(arguments: Namespace) -> int:
+    from drumline.control.jobs.download import download
+    from drumline.control.progress_bar import ProgressBar
+
+    name = get_name(arguments, "job", "downloading")
+    recover(folder_of(name))
+    with ProgressBar(interval_s=0.1) as bar:
+        target = download(
+            name, arguments.download_path, output=arguments.output_name, everything=arguments.all, bar=bar
+        )
+    print(clean(f"downloaded to {target}"), file=sys.stderr)
+    return 0

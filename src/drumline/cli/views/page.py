@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any, cast
 
 from drumline.cli.colour import colour_of, paint
-from drumline.cli.columns import cut, fit_table, join, measure, to_line, wrap
+from drumline.cli.screen import (
+    PAGE_WIDTH,
+    cut,
+    fit_table,
+    join,
+    measure,
+    print_text,
+    terminal_width,
+    to_line,
+    wrap,
+)
 from drumline.contract.words import format_count, format_duration, format_number, format_ranges, format_size
-from drumline.control.facts.job import choose_next
+from drumline.control.facts.job import choose_next, read_facts
 from drumline.control.facts.steps import list_parts
 
 if TYPE_CHECKING:
@@ -323,3 +334,9 @@ def _paint(rows: Sequence[Sequence[str]], parts: Sequence[Part], width: int, *, 
     for row, part in zip(cells, parts, strict=True):
         lines.append(join([*row[:-1], paint(row[-1], colour_of(part.status))]))
     return lines
+
+
+def print_page(name: str) -> None:
+    """Print the page of a job, for people. Raises NotFoundError."""
+    width = terminal_width(PAGE_WIDTH) if sys.stdout.isatty() else PAGE_WIDTH
+    print_text("".join(line + "\n" for line in format_page(read_facts(name), width)))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_output, enter_workspace
+from drumline.cli.screen import print_text
 from drumline.cli.views.listing import find_room, format_jobs
 from drumline.control.facts.jobs import KnownJobs
 from drumline.control.jobs import job_folders
@@ -40,8 +41,6 @@ def _list_active(arguments: Namespace) -> int:
     ordered = list(_order_by_parent(active))
     if as_table:
         if ordered:
-            from drumline.cli.pager import print_text
-
             depths = [depth for _, depth in ordered]
             print_text(format_jobs([job for job, _ in ordered], find_room(), depths))
         else:

@@ -1,4 +1,4 @@
-"""``drumline job show``, ``show-services`` and ``stacks``."""
+"""``drumline job show``, ``show-services``, ``stacks`` and ``update``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from drumline.cli import output
-from drumline.cli.arguments import Parser, add_name, add_output, get_name
+from drumline.cli.arguments import get_name
 from drumline.contract.errors import UsageError
+from drumline.contract.folder import current_workspace
 from drumline.contract.words import format_count
+from drumline.control.jobs.lookup import folder_of
+from drumline.control.jobs.recovery import recover
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -18,26 +21,7 @@ if TYPE_CHECKING:
     from drumline.control.facts.start import AttemptStart, PhaseTimes, RankTimes
 
 
-def _show_arguments(parser: Parser) -> None:
-    add_name(parser, "job")
-    parser.add_argument(
-        "-e",
-        "--web",
-        action="store_true",
-        help="open its page in a studio that runs; without one, print the path of its run folder",
-    )
-    parser.add_argument(
-        "--timeline", action="store_true", help="show how it started, and how long each phase took"
-    )
-    parser.add_argument(
-        "--attempt",
-        type=int,
-        help="with --timeline: the attempt, from 0, as messages count them; default: the latest",
-    )
-    add_output(parser)
-
-
-def _show(arguments: Namespace) -> int:
+def show(arguments: Namespace) -> int:
     if arguments.timeline:
         if arguments.web:
             raise UsageError("--timeline and --web exclude each other")
@@ -49,8 +33,6 @@ def _show(arguments: Namespace) -> int:
 
 def _show_timeline(arguments: Namespace) -> int:
     from drumline.control.facts import start
-    from drumline.control.jobs.lookup import folder_of
-    from drumline.control.jobs.recovery import recover
 
     name = get_name(arguments, "job")
     recover(folder_of(name))
@@ -68,6 +50,8 @@ def show_job(arguments: Namespace) -> int:
     if arguments.web:
         open_web_view(name)
     if output.is_for_people(arguments.output, arguments.query):
+        from drumline.cli.views.page import print_page
+
         print_page(name)
     else:
         from drumline.control.facts import description
@@ -78,63 +62,31 @@ def show_job(arguments: Namespace) -> int:
 
 def open_web_view(name: str) -> None:
     """Open the job's page in a studio that runs, else print the path of its run folder. Raises NotFoundError."""
-    from drumline.contract.folder import current_workspace
     from drumline.control.access import browser
-    from drumline.control.jobs.lookup import folder_of
 
     folder = folder_of(name)
     if not browser.show_job(folder.name, current_workspace()):
         print(f"file://{folder.path}", file=sys.stderr)
 
 
-def print_page(name: str) -> None:
-    """Print the page of a job, for people. Raises NotFoundError."""
-    from drumline.cli.columns import PAGE_WIDTH, terminal_width
-    from drumline.cli.pager import print_text
-    from drumline.cli.views.page import format_page
-    from drumline.control.facts.job import read_facts
-
-    width = terminal_width(PAGE_WIDTH) if sys.stdout.isatty() else PAGE_WIDTH
-    print_text("".join(line + "\n" for line in format_page(read_facts(name), width)))
-
-
-def _services_arguments(parser: Parser) -> None:
-    add_name(parser, "job")
-    parser.add_argument("-i", "--node-index", type=int, default=0, help="the node; default 0")
-    add_output(parser)
-
-
-def _show_services(arguments: Namespace) -> int:
+def show_services(arguments: Namespace) -> int:
     from drumline.control.facts import description
 
     output.show(description.show_services(get_name(arguments, "job")), arguments.output, arguments.query)
     return 0
 
 
-def _stacks_arguments(parser: Parser) -> None:
-    add_name(parser, "job")
-    parser.add_argument("-e", "--web", action="store_true", help="print the path of its run folder")
-    add_output(parser)
-
-
-def _show_stacks(arguments: Namespace) -> int:
+def show_stacks(arguments: Namespace) -> int:
     from drumline.control.facts import stack_groups
 
     answer = stack_groups.ask_stacks(get_name(arguments, "job"))
     if arguments.output not in (None, "table") or arguments.query:
         output.show(answer, arguments.output, arguments.query)
         return 0
-    from drumline.cli.pager import print_text
+    from drumline.cli.screen import print_text
 
     print_text(stack_groups.format_stacks(answer))
     return 0
-
-
-VERBS = {
-    "show": (_show_arguments, _show),
-    "show-services": (_services_arguments, _show_services),
-    "stacks": (_stacks_arguments, _show_stacks),
-}
 
 
 # The start of an attempt for people: a bar a phase, and a sentence that names what took longest.
@@ -308,3 +260,16 @@ def _summary(told: AttemptStart) -> list[str]:
     elif most.rank is not None and len(told.ranks) > 1:
         text += f" Rank {most.rank} was last."
     return [text]
+
+
+def update_job(arguments: Namespace) -> int:
+    from drumline.cli.entity_flags import parse_edits
+    from drumline.control.facts import description
+    from drumline.control.jobs import job_folders
+
+    name = get_name(arguments, "job", "updating", changes=True)
+    if arguments.add:
+        raise UsageError("--add: no field that can be changed is a list", "--set tags.NAME=VALUE")
+    changes = parse_edits(description.show_job(name, is_whole=True), arguments.set, arguments.remove)
+    job_folders.edit(name, changes)
+    return show_job(arguments)

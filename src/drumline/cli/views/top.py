@@ -10,13 +10,14 @@ import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from drumline.cli.arguments import Parser, add_name, add_output, get_name
+from drumline.cli.arguments import get_name
 from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.contract.words import format_duration, format_rate, format_size
 from drumline.control.facts.steps import list_parts
 from drumline.control.facts.usage import describe_usage
 from drumline.control.jobs.lookup import as_arguments, folder_of
+from drumline.control.jobs.recovery import recover
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -47,16 +48,7 @@ class _Signaled(BaseException):
         self.number = number
 
 
-def _add_arguments(parser: Parser) -> None:
-    add_name(parser, "job")
-    parser.add_argument(
-        "--once", action="store_true", help="print one table and return; the default without a terminal"
-    )
-    parser.add_argument("--node", type=int, help="only this node and its ranks")
-    add_output(parser)
-
-
-def _top(arguments: Namespace) -> int:
+def show_usage(arguments: Namespace) -> int:
     """Show the table. Blocks until the job ends, or until ``q`` or Ctrl-C."""
     name = get_name(arguments, "job")
     described = _take_snapshot(name, arguments.node)
@@ -76,8 +68,6 @@ def _top(arguments: Namespace) -> int:
 
 
 def _take_snapshot(name: str, node: int | None) -> JobUsage:
-    from drumline.control.jobs.recovery import recover
-
     folder = folder_of(name)
     described = describe_usage(folder, recover(folder))
     if node is None:
@@ -227,9 +217,6 @@ def _is_gone(terminal: int) -> bool:
 
 def _end(number: int, _: object) -> None:
     raise _Signaled(number)
-
-
-VERBS = {"top": (_add_arguments, _top)}
 
 
 # The screen of ``drumline job top``: a snapshot of ``control.usage`` as lines.

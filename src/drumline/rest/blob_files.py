@@ -3,10 +3,8 @@ Containers of blobs, which are folders of this machine, and the files of jobs.
 
 Each part of a blob's name is opened beneath the one before, and none that is a link: what a job puts into a folder
 leads nowhere else. A blob is written to a file of another name, which takes its own when it is whole. Until then it is
-in the container's state, with blocks that wait for their list, and with the properties of blobs: whatever ends the
-server, the next one goes on.
-
-Names of files that no blob can have, as those that are not UTF-8, are in no list.
+in the container's state, with blocks that wait for their list and the properties of blobs: whatever ends the server,
+the next one goes on. Files whose names no blob can have, as those that are not UTF-8, are in no list.
 """
 
 from __future__ import annotations
@@ -24,42 +22,32 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from drumline.contract import folder as homes
 from drumline.contract.errors import DrumlineError, NotFoundError
-from drumline.contract.folder import PARTIAL, private_folder, read_plain, write_whole
+from drumline.contract.folder import PARTIAL, RunFolder, open_plain, private_folder, read_plain, write_whole
 from drumline.contract.record import NamedTuple
 from drumline.control.access.job_files import open_beneath
 from drumline.control.assets import datastore_verbs
 from drumline.control.jobs import job_outputs, lookup
 from drumline.rest.blob_access import BlobError
-from drumline.spec.paths import is_remote
-from drumline.staging import file_copy
 from drumline.staging.cache.locks import hold_lock
+from drumline.staging.file_copy import create_file
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
 
-    Tree = str | Mapping[str, "Tree"]
-    """The path of a folder or a file; or what is in a folder that is on no disk, by name."""
-
 ARTIFACTS = "workspaceartifactstore"
-RUNS = "ExperimentRun"
-_RUN = "dcid."
-_OUTPUTS = "named-outputs"
-"""Of jobs: ``ExperimentRun/dcid.JOB/...``, as Azure names them."""
-
+_RUNS = "ExperimentRun/dcid."
 _STATE = ".drumline-blobs"
 _KEPT_S = 86_400.0
-"""How long the blocks of an upload wait for their list, as long as none is added."""
-
 _LONGEST_NAME = 1024
 _LONGEST_PART = 255
-_DEEPEST = 64
 _MOST_PROPERTIES = 1 << 20
 _COPIED_AT_ONCE = 1 << 24
+_LAST = "\U0010ffff"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Container(NamedTuple):
-    """A folder as a container. It may not exist yet, and is made by the first upload if ``is_ours``."""
+    """A folder as a container; ``is_ours``: it is made where it is missing."""
 
     folder: str
     is_writable: bool = True
@@ -67,36 +55,38 @@ class Container(NamedTuple):
     state: str = ""
     """On the file system of ``folder``; empty: a hidden folder in it."""
 
-    def find_tree(self, name: str) -> Tree:
-        return os.path.realpath(self.folder)
+    def find_roots(self, name: str) -> dict[str, str]:
+        """Return the paths at which a blob, or a list with that prefix, begins, by the beginnings of names."""
+        return {"": os.path.realpath(self.folder)}
+
+    @property
+    def state_folder(self) -> str:
+        return self.state or os.path.join(self.folder, _STATE)
 
 
 class JobContainer(NamedTuple):
-    """The logs and outputs of a workspace's jobs, to be read."""
+    """The artifacts of a workspace's jobs as ``ExperimentRun/dcid.JOB/...``, Azure's name for them, to be read."""
 
     workspace: str
 
-    def find_tree(self, name: str) -> Tree:
-        """
-        Return what the job has that a name, or the prefix of a list, is about: its artifacts, or the named output below
-        ``ExperimentRun/dcid.JOB/named-outputs/NAME/``.
-        """
-        first, run, *rest = [*name.split("/"), ""]
-        if first != RUNS or not run.startswith(_RUN) or not rest:
-            return {}
-        with homes.workspace(self.workspace):
-            try:
-                folder = lookup.folder_of(run.removeprefix(_RUN))
-                if not lookup.is_own(folder):
-                    return {}
-                if rest[0] != _OUTPUTS:
-                    return {RUNS: {run: dict(job_outputs.list_artifacts(folder))}}
-                if len(rest) < 3 or not job_outputs.has_output(folder, rest[1]):
-                    return {}
-                path = job_outputs.find_output(folder.name, rest[1]).path
-                return {} if is_remote(path) else {RUNS: {run: {_OUTPUTS: {rest[1]: path}}}}
-            except DrumlineError:  # There is no such job or output, or it is not whole yet.
+    def find_roots(self, name: str) -> dict[str, str]:
+        """Return those of a job's artifacts; below ``.../named-outputs/NAME/``, those of an output."""
+        job, slash, inside = name.removeprefix(_RUNS).partition("/")
+        kind, _, rest = inside.partition("/")
+        output = rest.partition("/")[0] if kind == "named-outputs" else ""
+        with homes.workspace(self.workspace), contextlib.suppress(DrumlineError):
+            if not name.startswith(_RUNS) or not slash or not lookup.is_own(lookup.folder_of(job)):
                 return {}
+            folder = RunFolder(os.path.realpath(lookup.folder_of(job).path))
+            found = {} if output else job_outputs.list_artifacts(folder)
+            if output and job_outputs.has_output(folder, output):
+                above, last = os.path.split(job_outputs.find_output(job, output).path)
+                found = {f"{kind}/{output}": os.path.join(os.path.realpath(above), last)}
+            return {
+                f"{_RUNS}{job}/{one}" + ("/" if os.path.isdir(path) else ""): path
+                for one, path in found.items()
+            }
+        return {}  # There is no such job, or its output is not whole yet.
 
 
 def open_datastore(name: str, workspace: str) -> Container | JobContainer:
@@ -120,172 +110,131 @@ class Blob(NamedTuple):
     properties: Properties
 
     @property
+    def stamp(self) -> list[int]:
+        return [self.facts.st_ino, self.facts.st_size, self.facts.st_mtime_ns]
+
+    @property
     def etag(self) -> str:
-        return f'"0x{self.facts.st_mtime_ns:X}{self.facts.st_ino & 0xFFFF:04X}{self.facts.st_size:X}"'
+        return '"0x{:X}-{:X}-{:X}"'.format(*self.stamp)
+
+
+AnyContainer = Container | JobContainer
 
 
 def split_name(name: str) -> list[str]:
     """Return the parts of a blob's name. Raises BlobError for one that no file can have here."""
+    if not _is_name(name):
+        raise BlobError(400, "InvalidResourceName", "no file here can have the name of this blob")
+    return name.split("/")
+
+
+def _is_name(name: str) -> bool:
     parts = name.split("/")
-    if (
-        not 0 < len(name) <= _LONGEST_NAME
-        or len(parts) > _DEEPEST
-        or parts[0] == _STATE
-        or any(part in ("", ".", "..") or len(os.fsencode(part)) > _LONGEST_PART for part in parts)
-        or not {"\0", "\\", "\ufffd"}.isdisjoint(name)
-    ):
-        raise BlobError(400, "InvalidResourceName", "the name of the blob cannot be that of a file here")
-    return parts
+    try:
+        longest = max(len(part.encode()) for part in parts)
+    except UnicodeEncodeError:
+        return False
+    is_inside = {"", ".", ".."}.isdisjoint(parts) and parts[0] != _STATE
+    is_text = {"\0", "\\", "\ufffd"}.isdisjoint(name)
+    return is_inside and is_text and longest <= _LONGEST_PART and len(name) <= _LONGEST_NAME
 
 
 # reading
 
 
-def open_blob(container: Container | JobContainer, name: str) -> tuple[BinaryIO, Blob]:
+def open_blob(container: AnyContainer, name: str) -> tuple[BinaryIO, Blob]:
     """Return a blob's open file, which the caller closes. Raises BlobError for what is no plain file."""
     absent = BlobError(404, "BlobNotFound", "there is no blob of that name")
     try:
-        parts = split_name(name)
-        tree = container.find_tree(name)
-        while not isinstance(tree, str):
-            tree = tree.get(parts.pop(0), {}) if parts else ""
-        with open_beneath("/", [*_split_path(tree), *parts]) as descriptor:
-            facts = os.fstat(descriptor)
-            if not stat.S_ISREG(facts.st_mode):
-                raise absent
-            file = os.fdopen(os.dup(descriptor), "rb", buffering=0)
+        split_name(name)
+        for root, path in container.find_roots(name).items():
+            if name != root and not (name.startswith(root) and root[-1:] in ("", "/")):
+                continue
+            parts = [part for part in f"{path}/{name[len(root) :]}".split("/") if part]
+            with open_beneath("/", parts) as descriptor:
+                facts = os.fstat(descriptor)
+                if stat.S_ISREG(facts.st_mode):
+                    file = os.fdopen(os.dup(descriptor), "rb", buffering=0)
+                    return file, Blob(facts, _read_properties(container, name, facts))
     except (BlobError, NotFoundError) as error:
         raise absent from error
-    return file, Blob(facts, _read_properties(container, name, facts))
+    raise absent
 
 
-def _split_path(path: str) -> list[str]:
-    return [part for part in path.split("/") if part]
+class _Walk:
+    """A walk through folders in the order of blobs' names; ``after``: what it skips up to, also from now on."""
+
+    def __init__(self, prefix: str, after: str) -> None:
+        self.prefix = prefix
+        self.after = after
+
+    def find_files(self, path: str, at: str) -> Iterator[tuple[str, os.stat_result]]:
+        """Yield names and facts of plain files; ``at``: the name of the folder."""
+        with contextlib.suppress(OSError), os.scandir(path) as entries:
+            # Names of folders sort as those in them do.
+            found = {
+                f"{one.name}/" if one.is_dir(follow_symlinks=False) else one.name: one for one in entries
+            }
+            for name in sorted(found):
+                full, entry = at + name, found[name]
+                if name.endswith("/"):
+                    is_wanted = full.startswith(self.prefix) or self.prefix.startswith(full)
+                    if is_wanted and (full > self.after or self.after.startswith(full)):
+                        yield from self.find_files(entry.path, full)
+                elif full.startswith(self.prefix) and full > self.after:
+                    facts = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(facts.st_mode):
+                        yield full, facts
 
 
-class BlobFilter(NamedTuple):
-    """``after``: a name that an earlier page ended with; ``by_folder``: folders in place of what is in them."""
+def list_blobs(
+    container: AnyContainer, prefix: str, after: str, *, by_folder: bool
+) -> Generator[tuple[str, Blob | None]]:
+    """
+    Yield the blobs of a prefix in the order of their names, which are greater than ``after``.
 
-    prefix: str = ""
-    after: str = ""
-    by_folder: bool = False
-
-
-def list_blobs(container: Container | JobContainer, wanted: BlobFilter) -> Generator[tuple[str, Blob | None]]:
-    """Yield blobs in the order of their names; folders, which end with a slash, have none."""
-    for name, facts in _walk(container.find_tree(wanted.prefix), "", wanted):
-        try:
-            split_name(name.removesuffix("/"))
-        except (BlobError, UnicodeEncodeError):
+    ``by_folder``: folders below the prefix, without a Blob, in place of the blobs in them.
+    """
+    walk = _Walk(prefix, after)
+    for root, path in sorted(container.find_roots(prefix).items()):
+        if os.path.realpath(path) != path or not os.path.exists(path):
             continue
-        yield name, facts and Blob(facts, _read_properties(container, name, facts))
-
-
-def _walk(tree: Tree | int, at: str, wanted: BlobFilter) -> Iterator[tuple[str, os.stat_result | None]]:
-    """Yield names and facts of plain files. ``tree``: likewise, or an open folder; ``at``: its name."""
-    with _enter(tree) as inside:
-        for name in sorted(_list_names(inside)) if at.count("/") < _DEEPEST else ():
-            full = at + name
-            is_beneath = full.startswith(wanted.prefix)
-            if not name.endswith("/"):
-                if is_beneath and full > wanted.after and (facts := _look_at(inside, name)):
-                    yield full, facts
-            elif (is_beneath or wanted.prefix.startswith(full)) and (
-                full > wanted.after or wanted.after.startswith(full)
-            ):
-                child = _open_child(inside, name[:-1])
-                if wanted.by_folder and is_beneath and full != wanted.prefix:
-                    is_used = next(_walk(child, full, BlobFilter(full)), None) is not None
-                    if is_used and full > wanted.after:
-                        yield full, None
-                else:
-                    yield from _walk(child, full, wanted)
-
-
-@contextlib.contextmanager
-def _enter(tree: Tree | int) -> Iterator[int | Mapping[str, Tree]]:
-    """Give an open folder, which is closed in the end, or what is in one on no disk; nothing of one that is gone."""
-    if isinstance(tree, str):
-        with contextlib.ExitStack() as stack:
-            try:
-                found: int | Mapping[str, Tree] = stack.enter_context(open_beneath("/", _split_path(tree)))
-            except NotFoundError:
-                found = {}
-            yield found
-    elif isinstance(tree, int):
-        try:
-            yield tree
-        finally:
-            os.close(tree)
-    else:
-        yield tree
-
-
-def _list_names(inside: int | Mapping[str, Tree]) -> Iterator[str]:
-    """Yield the names in a folder; those of folders end with a slash, by which they sort as the names in them do."""
-    if not isinstance(inside, int):
-        for name, tree in inside.items():
-            is_folder = not isinstance(tree, str) or (os.path.isdir(tree) and not os.path.islink(tree))
-            yield f"{name}/" if is_folder else name
-        return
-    with os.scandir(inside) as entries:
-        for entry in entries:
-            yield f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name
-
-
-def _open_child(inside: int | Mapping[str, Tree], name: str) -> Tree | int:
-    if not isinstance(inside, int):
-        return inside[name]
-    try:
-        return os.open(name, _FOLDER, dir_fd=inside)
-    except OSError:  # It is gone, or nobody may list it.
-        return {}
-
-
-def _look_at(inside: int | Mapping[str, Tree], name: str) -> os.stat_result | None:
-    """Return the facts of a plain file; None of anything else."""
-    try:
-        if isinstance(inside, int):
-            facts = os.stat(name, dir_fd=inside, follow_symlinks=False)
-        else:
-            facts = os.lstat(str(inside[name]))
-    except OSError:
-        return None
-    return facts if stat.S_ISREG(facts.st_mode) else None
+        is_folder = root[-1:] in ("", "/")
+        for name, facts in walk.find_files(path, root) if is_folder else [(root, os.stat(path))]:
+            folder = name[: name.find("/", len(prefix)) + 1] if by_folder else ""
+            if (folder or name) > walk.after and name.startswith(prefix) and _is_name(name):
+                yield (
+                    folder or name,
+                    None if folder else Blob(facts, _read_properties(container, name, facts)),
+                )
+            if folder:
+                walk.after = folder + _LAST
 
 
 # properties, which are those of a file as it was written: what changes it otherwise ends them
 
 
-def _state_of(container: Container) -> str:
-    return container.state or os.path.join(container.folder, _STATE)
-
-
 def _properties_path(container: Container, name: str) -> str:
     digest = hashlib.sha256(name.encode()).hexdigest()
-    return os.path.join(_state_of(container), "properties", digest[:2], digest)
+    return os.path.join(container.state_folder, "properties", digest[:2], digest)
 
 
-def _stamp(facts: os.stat_result) -> list[int]:
-    return [facts.st_ino, facts.st_size, facts.st_mtime_ns]
-
-
-def _read_properties(container: Container | JobContainer, name: str, facts: os.stat_result) -> Properties:
+def _read_properties(container: AnyContainer, name: str, facts: os.stat_result) -> Properties:
     if isinstance(container, JobContainer):
         return Properties()
     try:
         found = json.loads(read_plain(_properties_path(container, name), _MOST_PROPERTIES))
-        if found["stamp"] == _stamp(facts):
+        if found["stamp"] == Blob(facts, Properties()).stamp:
             return Properties(dict(found["headers"]), dict(found["metadata"]))
     except (ValueError, TypeError, KeyError, RecursionError):
         pass  # There are none, or something has damaged them: the client uploads anew.
     return Properties()
 
 
-def _write_properties(container: Container, name: str, facts: os.stat_result, properties: Properties) -> None:
+def _write_properties(container: Container, name: str, blob: Blob) -> None:
     path = _properties_path(container, name)
     private_folder(os.path.dirname(path))
-    write_whole(path, json.dumps({"stamp": _stamp(facts), "blob": name, **properties._asdict()}))
+    write_whole(path, json.dumps({"stamp": blob.stamp, "blob": name, **blob.properties._asdict()}))
 
 
 def set_metadata(container: Container, name: str, metadata: Mapping[str, str]) -> Blob:
@@ -293,21 +242,22 @@ def set_metadata(container: Container, name: str, metadata: Mapping[str, str]) -
     with _hold(container):
         file, blob = open_blob(container, name)
         file.close()
-        properties = blob.properties._replace(metadata=metadata)
-        _write_properties(container, name, blob.facts, properties)
-    return blob._replace(properties=properties)
+        blob = blob._replace(properties=blob.properties._replace(metadata=metadata))
+        _write_properties(container, name, blob)
+    return blob
 
 
-@contextlib.contextmanager
-def _hold(container: Container) -> Iterator[None]:
-    """Hold what puts a blob in place."""
-    with hold_lock(os.path.join(_make_state(container), "lock")):
-        yield
+# writing
+
+
+def _hold(container: Container) -> contextlib.AbstractContextManager[None]:
+    """Hold what puts blobs in place."""
+    return hold_lock(os.path.join(_make_state(container), "lock"))
 
 
 def _make_state(container: Container) -> str:
     """Return the folder of a container's state. Raises BlobError, OSError."""
-    state = _state_of(container)
+    state = container.state_folder
     if container.is_ours:
         private_folder(container.folder)
     elif not os.path.isdir(container.folder):
@@ -318,18 +268,15 @@ def _make_state(container: Container) -> str:
     return state
 
 
-# writing
-
-
 class PartialBlob:
-    """A file that is being written, with the MD5 of what it has by now. Methods raise OSError."""
+    """A file that is being written, with the MD5 of what was written to it. Methods raise OSError."""
 
     def __init__(self, container: Container) -> None:
         uploads = os.path.join(_make_state(container), "uploads")
         private_folder(uploads)
         self.container = container
         self.path = os.path.join(uploads, os.urandom(8).hex() + PARTIAL)
-        self.file = os.fdopen(file_copy.create_file(self.path, 0o600), "wb", buffering=0)
+        self.file = os.fdopen(create_file(self.path, 0o600), "wb", buffering=0)
         self._md5 = hashlib.md5(usedforsecurity=False)
 
     def write(self, data: bytes | bytearray) -> None:
@@ -338,26 +285,56 @@ class PartialBlob:
         while written < len(data):
             written += self.file.write(memoryview(data)[written:])
 
-    def append(self, source: BinaryIO) -> None:
-        """Append all of a file, which counts for no MD5."""
-        at = 0
-        while copied := os.sendfile(self.file.fileno(), source.fileno(), at, _COPIED_AT_ONCE):
-            at += copied
+    def append(self, blocks: Sequence[str], name: str) -> None:
+        """Append blocks of a blob, which count for no MD5. Raises BlobError too."""
+        for block in blocks:
+            try:
+                source = open_plain(os.path.join(_blocks_of(self.container, name), block))
+            except FileNotFoundError as error:
+                what = "the list names a block that was not uploaded, or was dropped after a day"
+                raise BlobError(400, "InvalidBlockList", what) from error
+            with source:
+                at = 0
+                while copied := os.sendfile(self.file.fileno(), source.fileno(), at, _COPIED_AT_ONCE):
+                    at += copied
 
     @property
     def md5(self) -> str:
         return base64.b64encode(self._md5.digest()).decode()
-
-    def flush(self) -> os.stat_result:
-        """Bring it to the disk; its facts."""
-        os.fsync(self.file.fileno())
-        return os.fstat(self.file.fileno())
 
     def discard(self) -> None:
         """Close it, and remove what has not got its place."""
         self.file.close()
         with contextlib.suppress(OSError):
             os.unlink(self.path)
+
+    def place_as_block(self, name: str, block: str) -> None:
+        """Keep it as a block of a blob, until a list names it. ``block``: its ID as hex."""
+        os.fsync(self.file.fileno())
+        blocks = _blocks_of(self.container, name)
+        while True:
+            private_folder(blocks)
+            try:
+                os.replace(self.path, os.path.join(blocks, block))
+            except FileNotFoundError:
+                if not os.path.exists(self.path):
+                    raise
+            else:
+                return  # Else a list was committed meanwhile, which took the folder away.
+
+    def place(self, name: str, properties: Properties, *, is_new: bool) -> Blob:
+        """Give it a blob's name; blocks of that name that are in no list are dropped. Raises BlobError too."""
+        os.fsync(self.file.fileno())
+        blob, parts = Blob(os.fstat(self.file.fileno()), properties), split_name(name)
+        with _hold(self.container):
+            if is_new:
+                check_is_new(self.container, name)
+            with _open_parent(self.container, parts, makes=True) as parent:
+                # First: what is there by then has another stamp, and so none of these.
+                _write_properties(self.container, name, blob)
+                os.replace(self.path, parts[-1], dst_dir_fd=parent)
+        drop_blocks(self.container, name)
+        return blob
 
 
 def check_is_new(container: Container, name: str) -> None:
@@ -369,28 +346,9 @@ def check_is_new(container: Container, name: str) -> None:
     raise BlobError(409, "BlobAlreadyExists", "a blob of that name is there, and is not to be replaced")
 
 
-def place_blob(upload: PartialBlob, name: str, properties: Properties, *, is_new: bool) -> Blob:
-    """Give an upload its name; its blocks that were in no list are dropped. Raises BlobError, OSError."""
-    container, facts = upload.container, upload.flush()
-    parts = split_name(name)
-    with _hold(container):
-        if is_new:
-            check_is_new(container, name)
-        with _open_parent(container, parts, makes=True) as parent:
-            # First: what is there by then has another stamp, and so none of these.
-            _write_properties(container, name, facts, properties)
-            try:
-                os.replace(upload.path, parts[-1], dst_dir_fd=parent)
-            except IsADirectoryError as error:
-                what = "a folder has the name of this blob; a file and a folder cannot share one here"
-                raise BlobError(409, "ResourceTypeMismatch", what) from error
-    shutil.rmtree(_blocks_of(container, name), ignore_errors=True)
-    return Blob(facts, properties)
-
-
 @contextlib.contextmanager
 def _open_parent(container: Container, parts: Sequence[str], *, makes: bool) -> Iterator[int]:
-    """Give the open folder that a blob is in. Raises BlobError, OSError."""
+    """Give the open folder that a blob is in. Raises BlobError, also for a folder that the blob would replace."""
     descriptor = os.open(os.path.realpath(container.folder), _FOLDER)
     try:
         for part in parts[:-1]:
@@ -402,9 +360,11 @@ def _open_parent(container: Container, parts: Sequence[str], *, makes: bool) -> 
             descriptor = inner
         yield descriptor
     except OSError as error:
-        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EISDIR):
             raise
-        what = "a file or a link is where this blob's folder would be; links are not followed"
+        what = (
+            "a folder has the name of this blob, or a file or link that of its folder; links are not followed"
+        )
         raise BlobError(409, "ResourceTypeMismatch", what) from error
     finally:
         os.close(descriptor)
@@ -421,45 +381,17 @@ def delete_blob(container: Container, name: str) -> None:
             os.unlink(_properties_path(container, name))
 
 
-# blocks
-
-
 def _blocks_of(container: Container, name: str) -> str:
-    return os.path.join(_state_of(container), "uploads", hashlib.sha256(name.encode()).hexdigest())
+    return os.path.join(container.state_folder, "uploads", hashlib.sha256(name.encode()).hexdigest())
 
 
-def place_block(upload: PartialBlob, name: str, block: str) -> None:
-    """Keep an upload as a block of a blob, until a list names it. ``block``: its ID as hex. Raises OSError."""
-    upload.flush()
-    blocks = _blocks_of(upload.container, name)
-    while True:
-        private_folder(blocks)
-        try:
-            os.replace(upload.path, os.path.join(blocks, block))
-        except FileNotFoundError:
-            if not os.path.exists(upload.path):
-                raise
-        else:
-            return  # Else a list was committed meanwhile, which took the folder away.
-
-
-def join_blocks(upload: PartialBlob, name: str, blocks: Sequence[str]) -> None:
-    """Append the blocks to an upload, in the order of the list. Raises BlobError, OSError."""
-    folder = _blocks_of(upload.container, name)
-    for block in blocks:
-        try:
-            source = homes.open_plain(os.path.join(folder, block))
-        except FileNotFoundError as error:
-            what = "the list names a block that was not uploaded, or was dropped after a day"
-            raise BlobError(400, "InvalidBlockList", what) from error
-        with source:
-            upload.append(source)
+def drop_blocks(container: Container, name: str) -> None:
+    shutil.rmtree(_blocks_of(container, name), ignore_errors=True)
 
 
 def remove_leftovers(container: Container) -> None:
     """Remove what uploads have left that nobody has gone on with for a day."""
-    uploads = os.path.join(_state_of(container), "uploads")
-    with contextlib.suppress(OSError), os.scandir(uploads) as entries:
+    with contextlib.suppress(OSError), os.scandir(os.path.join(container.state_folder, "uploads")) as entries:
         for entry in entries:
             if entry.stat(follow_symlinks=False).st_mtime < time.time() - _KEPT_S:
                 if entry.is_dir(follow_symlinks=False):

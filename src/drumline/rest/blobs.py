@@ -11,6 +11,8 @@ import asyncio
 import base64
 import binascii
 import contextlib
+import errno
+import functools
 import hashlib
 import os
 import re
@@ -21,7 +23,6 @@ from email.utils import formatdate
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import parse_qsl, quote, unquote
 from xml.etree import ElementTree as ET
-from xml.sax.saxutils import escape
 
 from anyio import CapacityLimiter, to_thread
 from starlette.requests import ClientDisconnect
@@ -32,7 +33,7 @@ from drumline.contract.errors import NO_ROOM, DrumlineError, describe_os_error
 from drumline.contract.record import NamedTuple
 from drumline.rest import blob_access, blob_files
 from drumline.rest.blob_access import BlobError
-from drumline.rest.blob_files import Blob, BlobFilter, Container, JobContainer, PartialBlob, Properties
+from drumline.rest.blob_files import AnyContainer, Blob, Container, JobContainer, PartialBlob, Properties
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
 PREFIX = "/.blob.core.windows.net"
 """What the client makes of an account with the name ``HOST:PORT/``."""
 
-METHODS = ("GET", "HEAD", "PUT", "DELETE", "POST", "PATCH", "OPTIONS")
-
+_METHODS = ("GET", "HEAD", "PUT", "DELETE", "POST", "PATCH", "OPTIONS")
 _MOST_THREADS = 8
 _PIECE = 1 << 20
 _IDLE_S = 60.0
@@ -53,21 +53,20 @@ _MOST_BLOB = 5000 << 20
 _MOST_BLOCKS = 50_000
 _MOST_LIST_BODY = 8 << 20
 _MOST_DRAINED = 128 << 20
-"""Of a body that nobody wants: a client that may not send it to its end does not read why."""
-
+_DRAINED_S = 30.0
 _MOST_LISTED = 5000
 _MOST_METADATA = 8192
 _MOST_RANGE_WITH_MD5 = 4 << 20
 _SWEPT_EVERY_S = 3600.0
 
-_RANGE = re.compile(r"bytes=(\d{1,18})-(\d{0,18})")
+_RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{0,18})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _METADATA_NAME = re.compile(r"[a-z_][a-z0-9_]*")
-_NOT_XML = re.compile("[\0-\x1f\x7f-\x9f\ufffe\uffff]")
-_CONTENT_HEADERS = ("type", "encoding", "language", "disposition", "md5")
+_NOT_XML = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_CONTENT_HEADER = re.compile(r"x-ms-blob-(cache-control|content-(type|encoding|language|disposition|md5))")
 _UNSUPPORTED = re.compile(
     r"if-(un)?modified-since|x-ms-(if-tags|lease-id|copy-source.*|source-.*|encryption-.*|content-crc64|tags"
-    r"|structured-.*|access-tier|immutability-.*|legal-hold|snapshot)"
+    r"|structured-.*|access-tier|immutability-.*|legal-hold)"
 )
 """Headers that change what a request means, in ways that are not known here."""
 
@@ -76,170 +75,172 @@ _KNOWN_QUERY = {*blob_access.SAS_FIELDS, "comp", "restype", "timeout"}
 
 class _Call(NamedTuple):
     request: Request
-    container: Container | JobContainer
+    container: AnyContainer
     name: str
     query: Mapping[str, str]
-    given: frozenset[str]
-    """Permissions."""
+    permissions: frozenset[str]
 
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self.request.headers
-
-    def writable(self) -> Container:
-        """Return the container, to write to it. Raises BlobError."""
-        if isinstance(self.container, JobContainer) or not self.container.is_writable:
-            raise BlobError(403, "AuthorizationPermissionMismatch", "this container can be read only")
-        blob_files.split_name(self.name)
-        return self.container
+    def header(self, name: str, default: str = "") -> str:
+        return self.request.headers.get(name, default)
 
     @property
     def is_new(self) -> bool:
         """Return whether no blob of the name may be there."""
-        return self.headers.get("if-none-match") == "*" or "w" not in self.given
+        return self.header("if-none-match") == "*" or "w" not in self.permissions
 
 
 class _Operation(NamedTuple):
     permissions: str
+    """One of which is enough."""
+
     answer: Callable[[_Call], Awaitable[Response]]
     query: frozenset[str] = frozenset()
 
 
-def make_routes(find_container: Callable[[str], Container | JobContainer | None], key: bytes) -> list[Route]:
+def make_routes(find_container: Callable[[str], AnyContainer | None], key: bytes) -> list[Route]:
     """
     Return the routes below ``PREFIX``, and last those of containers at the root, which take every path of two parts.
 
     ``find_container``: called in a thread, with a name of letters, digits, ``_``, ``.`` and ``-``; may raise
     NotFoundError or PlanError. ``key``: of the signatures.
     """
-    server = _BlobServer(find_container, key)
+    respond = functools.partial(_respond, find_container, key)
     paths = ("/{container}/{blob:path}", "/{container}")
-    return [
-        Route(prefix + path, server.respond, methods=METHODS, name="blobs")
-        for prefix in (PREFIX, "")
-        for path in paths
-    ]
+    return [Route(prefix + path, respond, methods=_METHODS) for prefix in (PREFIX, "") for path in paths]
 
 
-class _BlobServer:
-    def __init__(self, find_container: Callable[[str], Container | JobContainer | None], key: bytes) -> None:
-        self._find_container = find_container
-        self._key = key
+async def _respond(
+    find_container: Callable[[str], AnyContainer | None], key: bytes, request: Request
+) -> Response:
+    try:
+        answer = await _choose(find_container, key, request)
+    except ClientDisconnect:
+        return Response(status_code=400)  # Nobody is there to read it.
+    except Exception as error:  # noqa: BLE001 - the one place where any error becomes an answer
+        answer = _refuse(error if isinstance(error, BlobError) else _explain(error))
+    if answer.status_code >= 400:
+        await _drain(request)
+    answer.headers["x-ms-request-id"] = str(uuid.uuid4())
+    answer.headers["x-ms-version"] = request.headers.get("x-ms-version", "2021-12-02")
+    return answer
 
-    async def respond(self, request: Request) -> Response:
+
+async def _choose(
+    find_container: Callable[[str], AnyContainer | None], key: bytes, request: Request
+) -> Response:
+    container, name = request.path_params["container"], request.path_params.get("blob", "")
+    pairs = parse_qsl(request.url.query, keep_blank_values=True)
+    query = dict(pairs)
+    comp = query.get("comp", "")
+    operation = _OPERATIONS.get((request.method, query.get("restype", ""), comp, bool(name)))
+    about = query.get("prefix", "") if comp == "list" else name
+    permissions = blob_access.check(key, pairs, container, about, operation.permissions if operation else "")
+    if operation is None:
+        raise _not_supported(f"{request.method} of a {'blob' if name else 'container'} with comp={comp!r}")
+    unknown = {
+        *(query.keys() - _KNOWN_QUERY - operation.query),
+        *filter(_UNSUPPORTED.fullmatch, request.headers),
+    }
+    if unknown:
+        raise _not_supported(", ".join(sorted(unknown))[:200])
+
+    def find() -> AnyContainer:
         try:
-            answer = await self._choose(request)
-        except BlobError as error:
-            answer = _refuse(error)
-        except ClientDisconnect:
-            return Response(status_code=400)  # Nobody is there to read it.
-        except OSError as error:
-            answer = _refuse(_explain(error))
-        except Exception as error:  # noqa: BLE001 - the one place where any error becomes an answer
-            print(f"error: {request.method} {request.url.path!r}: {error!r}", file=sys.stderr)
-            answer = _refuse(BlobError(500, "InternalError", f"internal error: {type(error).__name__}"))
-        if answer.status_code >= 400:
-            await _drain(request)
-        answer.headers["x-ms-request-id"] = str(uuid.uuid4())
-        answer.headers["x-ms-version"] = request.headers.get("x-ms-version", "2021-12-02")
-        return answer
-
-    async def _choose(self, request: Request) -> Response:
-        pairs = parse_qsl(request.url.query, keep_blank_values=True)
-        container = str(request.path_params["container"])
-        name = str(request.path_params.get("blob", ""))
-        query = dict(pairs)
-        kind = (request.method, query.get("restype", ""), query.get("comp", ""), bool(name))
-        operation = _OPERATIONS.get(kind)
-        about = query.get("prefix", "") if query.get("comp") == "list" else name
-        wanted = operation.permissions if operation else ""
-        given = blob_access.check(self._key, pairs, container, about, wanted)
-        if operation is None:
-            what = f"{request.method} of a {'blob' if name else 'container'}"
-            raise BlobError(
-                501, "NotImplemented", f"{what} with comp={query.get('comp', '')!r} is not supported here"
-            )
-        unknown = {
-            *(query.keys() - _KNOWN_QUERY - operation.query),
-            *filter(_UNSUPPORTED.fullmatch, request.headers),
-        }
-        if unknown:
-            raise BlobError(
-                501, "NotImplemented", f"{', '.join(sorted(unknown))[:200]} is not supported here"
-            )
-        found = await _run(self._find, container)
-        return await operation.answer(_Call(request, found, name, query, given))
-
-    def _find(self, name: str) -> Container | JobContainer:
-        try:
-            found = self._find_container(name) if _NAME.fullmatch(name) else None
+            found = find_container(container) if _NAME.fullmatch(container) else None
         except DrumlineError as error:
             raise BlobError(404, "ContainerNotFound", error.message) from error
         if found is None:
             raise BlobError(404, "ContainerNotFound", "there is no container of that name")
         return found
 
+    return await operation.answer(_Call(request, await _run(find), name, query, permissions))
 
-_limiter: CapacityLimiter | None = None
+
+@functools.cache
+def _limit_threads() -> CapacityLimiter:
+    return CapacityLimiter(_MOST_THREADS)
 
 
 async def _run(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call it in a thread that is not one of those of other routes."""
-    global _limiter  # noqa: PLW0603 - it belongs to the one loop of the server, and is made when that runs
-    _limiter = _limiter or CapacityLimiter(_MOST_THREADS)
-    return await to_thread.run_sync(function, *arguments, limiter=_limiter)
+    return await to_thread.run_sync(function, *arguments, limiter=_limit_threads())
 
 
 # errors
 
 
 def _refuse(error: BlobError) -> Response:
-    text = f"<Error><Code>{error.code}</Code><Message>{_escape(error.message)}</Message></Error>"
-    answer = _to_xml(text, error.status)
+    root = ET.Element("Error")
+    _add(root, "Code", error.code)
+    _add(root, "Message", error.message)
+    answer = _to_xml(root, error.status)
     answer.headers["x-ms-error-code"] = error.code
     return answer
 
 
-def _explain(error: OSError) -> BlobError:
-    """Return what is answered to an error of the disk."""
-    if error.errno in NO_ROOM:
-        return BlobError(507, "InsufficientStorage", "the disk of this container is full; make room there")
-    what = f"the disk of this container refuses it: {describe_os_error(error)}"
-    if isinstance(error, PermissionError) or error.errno == 30:
-        return BlobError(403, "InsufficientAccountPermissions", what)
-    print(f"error: {what}", file=sys.stderr)
+def _not_supported(what: str) -> BlobError:
+    return BlobError(501, "NotImplemented", f"{what} is not supported here")
+
+
+def _explain(error: Exception) -> BlobError:
+    """Return what is answered to an error of the disk, or a mistake of ours."""
+    if isinstance(error, OSError):
+        if error.errno in NO_ROOM:
+            return BlobError(
+                507, "InsufficientStorage", "the disk of this container is full; make room there"
+            )
+        what = f"the disk of this container refuses it: {describe_os_error(error)}"
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            return BlobError(403, "InsufficientAccountPermissions", what)
+    else:
+        what = f"internal error: {error!r}"
+    print(f"error: blobs: {what}", file=sys.stderr)
     return BlobError(500, "InternalError", what)
 
 
-def _to_xml(text: str, status: int = 200) -> Response:
-    head = '<?xml version="1.0" encoding="utf-8"?>'
-    return Response((head + text).encode("utf-8", "replace"), status, media_type="application/xml")
+def _to_xml(root: ET.Element, status: int = 200) -> Response:
+    text = ET.tostring(root, "utf-8", xml_declaration=True)
+    return Response(text, status, media_type="application/xml")
 
 
-def _escape(text: str) -> str:
-    return escape(_NOT_XML.sub("?", text))
+def _add(parent: ET.Element, tag: str, text: str = "") -> ET.Element:
+    element = ET.SubElement(parent, tag)
+    element.text = _NOT_XML.sub("?", text)
+    return element
 
 
 # bodies
 
 
 async def _receive(call: _Call, container: Container) -> PartialBlob:
-    """Return a body as an upload, whose MD5 is that of the request, if it has one. Raises BlobError, OSError."""
-    _read_length(call.request, _MOST_BLOB)
-    upload: PartialBlob = await _run(PartialBlob, container)
+    """Return a body in a file, whose MD5 is that of the request, if it has one. Raises BlobError, OSError."""
+    _check_length(call, _MOST_BLOB)
+    await _run(_sweep, container)
+    partial: PartialBlob = await _run(PartialBlob, container)
     try:
         piece = bytearray()
         async for chunk in _read_chunks(call.request):
             piece += chunk
             if len(piece) >= _PIECE:
-                await _run(upload.write, piece)
+                await _run(partial.write, piece)
                 piece = bytearray()
-        await _run(upload.write, piece)
-        _check_md5(call.headers.get("content-md5", ""), upload.md5)
+        await _run(partial.write, piece)
+        _check_md5(call.header("content-md5"), partial.md5)
     except BaseException:
-        upload.discard()
+        partial.discard()
         raise
-    return upload
+    return partial
+
+
+_swept: dict[str, float] = {}
+
+
+def _sweep(container: Container) -> None:
+    """Remove what is left of uploads, once an hour."""
+    now = time.monotonic()
+    if now - _swept.get(container.state_folder, -_SWEPT_EVERY_S) >= _SWEPT_EVERY_S:
+        _swept[container.state_folder] = now
+        blob_files.remove_leftovers(container)
 
 
 async def _read_chunks(request: Request) -> AsyncIterator[bytes]:
@@ -256,64 +257,57 @@ async def _read_chunks(request: Request) -> AsyncIterator[bytes]:
         yield chunk
 
 
-async def _read_small(request: Request, most: int) -> bytes:
-    _read_length(request, most)
-    return b"".join([chunk async for chunk in _read_chunks(request)])
+async def _drain(request: Request) -> None:
+    """Read the rest of a body that nobody wants: a client that may not send it to its end does not read why."""
+    count = 0
+    with contextlib.suppress(ClientDisconnect, BlobError, RuntimeError, TimeoutError):
+        async with asyncio.timeout(_DRAINED_S):
+            async for chunk in _read_chunks(request):
+                count += len(chunk)
+                if count > _MOST_DRAINED:
+                    return
 
 
-def _read_length(request: Request, most: int) -> int:
-    """Return the length of a body. Raises BlobError where it is not known before, or too large."""
-    text = request.headers.get("content-length", "")
-    if "transfer-encoding" in request.headers or not re.fullmatch(r"\d{1,18}", text, re.ASCII):
+def _check_length(call: _Call, most: int) -> None:
+    text = call.header("content-length")
+    if call.header("transfer-encoding") or not re.fullmatch("[0-9]{1,18}", text):
         raise BlobError(411, "MissingContentLengthHeader", "a body needs its length: Content-Length")
     if int(text) > most:
         raise BlobError(413, "RequestBodyTooLarge", f"the body is larger than {most} bytes")
-    return int(text)
 
 
 def _check_md5(wanted: str, found: str) -> None:
-    if not wanted:
-        return
-    try:
-        is_digest = len(base64.b64decode(wanted, validate=True)) == 16
-    except (binascii.Error, ValueError):
-        is_digest = False
-    if not is_digest:
+    if wanted and len(_decode(wanted)) != hashlib.md5(usedforsecurity=False).digest_size:
         raise BlobError(400, "InvalidMd5", "Content-MD5 is no MD5 in base64")
-    if wanted != found:
+    if wanted not in ("", found):
         raise BlobError(400, "Md5Mismatch", "the body has another MD5 than Content-MD5 says")
 
 
-async def _drain(request: Request) -> None:
-    count = 0
-    with contextlib.suppress(ClientDisconnect, BlobError, RuntimeError):
-        async for chunk in _read_chunks(request):
-            count += len(chunk)
-            if count > _MOST_DRAINED:
-                return
+def _compute_md5(data: bytes) -> str:
+    return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+
+
+def _decode(text: str) -> bytes:
+    """Return what is in base64; empty where it is not that."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
 
 
 def _read_properties(call: _Call) -> Properties:
-    headers = {
-        f"content-{name}": value
-        for name in _CONTENT_HEADERS
-        if (value := call.headers.get(f"x-ms-blob-content-{name}"))
-    }
-    if value := call.headers.get("x-ms-blob-cache-control"):
-        headers["cache-control"] = value
-    return Properties(headers, _read_metadata(call))
-
-
-def _read_metadata(call: _Call) -> dict[str, str]:
-    before = "x-ms-meta-"
-    found = {key.removeprefix(before): value for key, value in call.headers.items() if key.startswith(before)}
-    if not all(map(_METADATA_NAME.fullmatch, found)):
+    """Return the properties that a blob is to have. Raises BlobError."""
+    sent, before = call.request.headers.items(), "x-ms-meta-"
+    metadata = {name.removeprefix(before): value for name, value in sent if name.startswith(before)}
+    if not all(map(_METADATA_NAME.fullmatch, metadata)):
         raise BlobError(
             400, "InvalidMetadata", "a name of metadata has letters, digits and '_', no digit first"
         )
-    if sum(map(len, (*found, *found.values()))) > _MOST_METADATA:
+    if sum(map(len, (*metadata, *metadata.values()))) > _MOST_METADATA:
         raise BlobError(400, "MetadataTooLarge", f"metadata has {_MOST_METADATA} bytes at most")
-    return found
+    return Properties(
+        {found[1]: value for name, value in sent if (found := _CONTENT_HEADER.fullmatch(name))}, metadata
+    )
 
 
 # blobs
@@ -323,131 +317,114 @@ def _describe(blob: Blob) -> dict[str, str]:
     return {"etag": blob.etag, "last-modified": formatdate(blob.facts.st_mtime, usegmt=True)}
 
 
+def _open_to_write(call: _Call) -> Container:
+    """Return the container. Raises BlobError where the blob cannot be written, before its body is read."""
+    container = call.container
+    if isinstance(container, JobContainer) or not container.is_writable:
+        raise BlobError(403, "AuthorizationPermissionMismatch", "this container can be read only")
+    blob_files.split_name(call.name)
+    if call.header("if-match") or call.header("if-none-match", "*") != "*":
+        raise _not_supported("a condition for writing other than If-None-Match: *")
+    return container
+
+
 async def _put_blob(call: _Call) -> Response:
-    container, properties = call.writable(), _read_properties(call)
-    if call.headers.get("x-ms-blob-type") != "BlockBlob":
-        raise BlobError(501, "NotImplemented", "only blobs of the type BlockBlob are supported here")
-    await _check_write(call, container)
-    upload = await _receive(call, container)
+    container, properties = _open_to_write(call), _read_properties(call)
+    if call.header("x-ms-blob-type") != "BlockBlob":
+        raise _not_supported("a type of blob other than BlockBlob")
+    partial = await _receive(call, container)
     try:
-        _check_md5(properties.headers.get("content-md5", ""), upload.md5)
-        if "content-md5" in call.headers:
-            properties = properties._replace(headers={**properties.headers, "content-md5": upload.md5})
-        blob = await _run(_place, upload, call.name, properties, call.is_new)
+        _check_md5(properties.headers.get("content-md5", ""), partial.md5)
+        if call.header("content-md5"):
+            properties = properties._replace(headers={**properties.headers, "content-md5": partial.md5})
+        place = functools.partial(partial.place, call.name, properties, is_new=call.is_new)
+        return Response(status_code=201, headers=_describe(await _run(place)) | {"content-md5": partial.md5})
     finally:
-        upload.discard()
-    return Response(status_code=201, headers={**_describe(blob), "content-md5": upload.md5})
+        partial.discard()
 
 
-def _place(upload: PartialBlob, name: str, properties: Properties, is_new: bool) -> Blob:
-    return blob_files.place_blob(upload, name, properties, is_new=is_new)
-
-
-async def _check_write(call: _Call, container: Container) -> None:
-    """Check conditions before a body is read; sweep. Raises BlobError."""
-    _sweep(container)
-    if "if-match" in call.headers or call.headers.get("if-none-match", "*") != "*":
-        raise BlobError(
-            501, "NotImplemented", "of conditions for writing, only If-None-Match: * is supported here"
-        )
-    if call.is_new:
-        await _run(blob_files.check_is_new, container, call.name)
-
-
-_swept: dict[str, float] = {}
-
-
-def _sweep(container: Container) -> None:
-    """Remove what is left of uploads, once an hour."""
-    now = time.monotonic()
-    if now - _swept.get(container.folder, -_SWEPT_EVERY_S) >= _SWEPT_EVERY_S:
-        _swept[container.folder] = now
-        asyncio.get_running_loop().run_in_executor(None, blob_files.remove_leftovers, container)
+async def _put_block(call: _Call) -> Response:
+    container, block = _open_to_write(call), _read_block_id(call.query.get("blockid", ""))
+    partial = await _receive(call, container)
+    try:
+        await _run(partial.place_as_block, call.name, block)
+        return Response(status_code=201, headers={"content-md5": partial.md5})
+    finally:
+        partial.discard()
 
 
 def _read_block_id(text: str) -> str:
-    try:
-        block = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        block = b""
+    block = _decode(text)
     if not 0 < len(block) <= 64:
         raise BlobError(400, "InvalidBlockId", "the ID of a block is base64 of 1 to 64 bytes")
     return block.hex()
 
 
-async def _put_block(call: _Call) -> Response:
-    container, block = call.writable(), _read_block_id(call.query.get("blockid", ""))
-    _sweep(container)
-    upload = await _receive(call, container)
-    try:
-        await _run(blob_files.place_block, upload, call.name, block)
-    finally:
-        upload.discard()
-    return Response(status_code=201, headers={"content-md5": upload.md5})
-
-
 async def _put_block_list(call: _Call) -> Response:
-    container, properties = call.writable(), _read_properties(call)
-    await _check_write(call, container)
-    body = await _read_small(call.request, _MOST_LIST_BODY)
-    _check_md5(call.headers.get("content-md5", ""), _compute_md5(body))
-    blocks = _parse_block_list(body)
+    container, properties = _open_to_write(call), _read_properties(call)
+    _check_length(call, _MOST_LIST_BODY)
+    body = b"".join([chunk async for chunk in _read_chunks(call.request)])
+    _check_md5(call.header("content-md5"), _compute_md5(body))
 
     def join() -> Blob:
-        upload = PartialBlob(container)
+        blocks = _parse_block_list(body)
+        partial = PartialBlob(container)
         try:
-            blob_files.join_blocks(upload, call.name, blocks)
-            return _place(upload, call.name, properties, call.is_new)
+            if call.is_new:
+                blob_files.check_is_new(container, call.name)
+            partial.append(blocks, call.name)
+            return partial.place(call.name, properties, is_new=call.is_new)
+        except BlobError as error:
+            if error.code == "BlobAlreadyExists":
+                blob_files.drop_blocks(container, call.name)
+            raise
         finally:
-            upload.discard()
+            partial.discard()
 
     return Response(status_code=201, headers=_describe(await _run(join)))
 
 
-def _compute_md5(data: bytes) -> str:
-    return base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
-
-
 def _parse_block_list(body: bytes) -> list[str]:
-    invalid = BlobError(400, "InvalidXmlDocument", "the body is no list of blocks")
-    if b"<!" in body:  # No entities, which can be made to fill the memory.
-        raise invalid
+    """Return the IDs of a list's blocks. Raises BlobError."""
     try:
-        root = ET.fromstring(body)  # noqa: S314 - without entities
-    except (ET.ParseError, ValueError, LookupError) as error:
-        raise invalid from error
-    if root.tag != "BlockList" or any(one.tag not in ("Latest", "Uncommitted", "Committed") for one in root):
-        raise invalid
+        text = body.decode()
+        # No entities, which can be made to fill the memory.
+        root = ET.fromstring("" if "<!" in text else text)  # noqa: S314 - without entities
+        if root.tag != "BlockList" or not {one.tag for one in root} <= {"Latest", "Uncommitted", "Committed"}:
+            raise ValueError(root.tag)
+    except (ET.ParseError, ValueError) as error:
+        raise BlobError(400, "InvalidXmlDocument", "the body is no list of blocks") from error
     if len(root) > _MOST_BLOCKS:
         raise BlobError(400, "BlockListTooLong", f"a blob has {_MOST_BLOCKS} blocks at most")
     return [_read_block_id((one.text or "").strip()) for one in root]
 
 
 async def _put_metadata(call: _Call) -> Response:
-    container, metadata = call.writable(), _read_metadata(call)
-    blob = await _run(blob_files.set_metadata, container, call.name, metadata)
-    return Response(headers=_describe(blob))
+    container, metadata = _open_to_write(call), _read_properties(call).metadata
+    return Response(headers=_describe(await _run(blob_files.set_metadata, container, call.name, metadata)))
 
 
 async def _delete_blob(call: _Call) -> Response:
-    await _run(blob_files.delete_blob, call.writable(), call.name)
+    await _run(blob_files.delete_blob, _open_to_write(call), call.name)
     return Response(status_code=202)
 
 
 async def _get_blob(call: _Call) -> Response:
-    file, blob = await _run(blob_files.open_blob, call.container, call.name)
-    try:
-        answer = _answer_with(call, file, blob)
-    except BaseException:
-        file.close()
-        raise
-    if not isinstance(answer, StreamingResponse):
-        file.close()
-    return answer
+    def answer() -> Response:
+        file, blob = blob_files.open_blob(call.container, call.name)
+        with contextlib.ExitStack() as stack:
+            stack.callback(file.close)
+            made = _answer_with(call, file, blob)
+            if isinstance(made, StreamingResponse):
+                stack.pop_all()
+            return made
+
+    found: Response = await _run(answer)
+    return found
 
 
 def _answer_with(call: _Call, file: BinaryIO, blob: Blob) -> Response:
-    """Return the answer to GET or HEAD of a blob. Raises BlobError."""
+    """Return the answer to GET or HEAD of a blob, which streams the file if it has a body. Raises BlobError."""
     size = blob.facts.st_size
     headers = {"content-type": "application/octet-stream", **blob.properties.headers, **_describe(blob)}
     headers |= {f"x-ms-meta-{name}": value for name, value in blob.properties.metadata.items()}
@@ -457,43 +434,35 @@ def _answer_with(call: _Call, file: BinaryIO, blob: Blob) -> Response:
         "x-ms-lease-state": "available",
     }
     headers |= {"accept-ranges": "bytes", "content-length": str(size), "x-content-type-options": "nosniff"}
-    _check_conditions(call, blob)
+    if call.header("if-none-match"):
+        raise _not_supported("If-None-Match for reading")
+    if call.header("if-match", "*") not in ("*", blob.etag):
+        raise BlobError(412, "ConditionNotMet", "the blob has changed: it has another ETag")
     if call.request.method == "HEAD":
         return Response(headers=headers)
-    span = _read_range(call, size)
-    if span is None:
+    asked = call.header("x-ms-range") or call.header("range")
+    if not asked:
         return StreamingResponse(_stream(file, 0, size), headers=headers)
-    begin, end = span
+    begin, end = _read_range(asked, size)
     headers |= {"content-range": f"bytes {begin}-{end - 1}/{size}", "content-length": str(end - begin)}
     if md5 := headers.pop("content-md5", ""):
         headers["x-ms-blob-content-md5"] = md5
-    if call.headers.get("x-ms-range-get-content-md5", "").lower() == "true":
+    if call.header("x-ms-range-get-content-md5").lower() == "true":
         if end - begin > _MOST_RANGE_WITH_MD5:
             raise BlobError(400, "OutOfRangeInput", "a range with an MD5 has 4 MiB at most")
         headers["content-md5"] = _compute_md5(os.pread(file.fileno(), end - begin, begin))
     return StreamingResponse(_stream(file, begin, end), 206, headers)
 
 
-def _check_conditions(call: _Call, blob: Blob) -> None:
-    match, other = call.headers.get("if-match", "*"), call.headers.get("if-none-match", "")
-    if match not in ("*", blob.etag):
-        raise BlobError(412, "ConditionNotMet", "the blob has changed: it has another ETag")
-    if other in ("*", blob.etag):
-        raise BlobError(304, "ConditionNotMet", "the blob has not changed")
-
-
-def _read_range(call: _Call, size: int) -> tuple[int, int] | None:
-    """Return the first byte and the one after the last; None for all. Raises BlobError."""
-    text = call.headers.get("x-ms-range") or call.headers.get("range")
-    if not text:
-        return None
+def _read_range(text: str, size: int) -> tuple[int, int]:
+    """Return the first byte and the one after the last. Raises BlobError."""
     found = _RANGE.fullmatch(text)
-    begin, last = (int(found[1]), int(found[2] or size)) if found else (0, -1)
-    if last < begin < size or not found:
+    begin, end = (int(found[1]), int(found[2] or size) + 1) if found else (0, 0)
+    if end <= begin < size or not found:
         raise BlobError(400, "InvalidHeaderValue", "a range has the form bytes=FIRST-LAST")
     if begin >= size:
         raise BlobError(416, "InvalidRange", f"the blob has {size} bytes")
-    return begin, min(last + 1, size)
+    return begin, min(end, size)
 
 
 async def _stream(file: BinaryIO, begin: int, end: int) -> AsyncIterator[bytes]:
@@ -517,68 +486,54 @@ async def _show_container(call: _Call) -> Response:
 async def _list_blobs(call: _Call) -> Response:
     asked = call.query
     if asked.get("delimiter", "/") != "/" or asked.get("include", "metadata") not in ("", "metadata"):
-        raise BlobError(
-            501, "NotImplemented", "of lists, only delimiter=/ and include=metadata are supported here"
-        )
+        raise _not_supported("a list other than with delimiter=/ and include=metadata")
     most = asked.get("maxresults", str(_MOST_LISTED))
-    if not re.fullmatch(r"\d{1,9}", most, re.ASCII) or int(most) < 1:
+    if not re.fullmatch("[0-9]{1,9}", most) or int(most) < 1:
         raise BlobError(400, "OutOfRangeQueryParameterValue", "maxresults is a number from 1")
-    return _to_xml(await _run(_write_page, call, min(int(most), _MOST_LISTED)))
+    return _to_xml(await _run(_make_page, call, min(int(most), _MOST_LISTED)))
 
 
-def _write_page(call: _Call, most: int) -> str:
-    """Return a page of a list as XML. ``NextMarker`` is the last name of it."""
-    asked = call.query
-    wanted = BlobFilter(
-        asked.get("prefix", ""), unquote(asked.get("marker", "")), bool(asked.get("delimiter"))
-    )
-    with_metadata = bool(asked.get("include"))
-    lines: list[str] = []
-    last = marker = ""
-    with contextlib.closing(blob_files.list_blobs(call.container, wanted)) as found:
-        for name, blob in found:
-            if len(lines) == most:
-                marker = quote(last)
-                break
-            lines.append(_write_entry(name, blob, with_metadata=with_metadata))
+def _make_page(call: _Call, most: int) -> ET.Element:
+    """Return a page of a list. Its ``NextMarker`` is its last name, as in an address."""
+    asked = {"maxresults": str(most), **call.query}
+    root = ET.Element("EnumerationResults", {"ContainerName": call.request.path_params["container"]})
+    for tag in ("Prefix", "Marker", "MaxResults", "Delimiter"):
+        _add(root, tag, asked.get(tag.lower(), ""))
+    blobs, last = ET.SubElement(root, "Blobs"), ""
+    prefix, after = asked.get("prefix", ""), unquote(asked.get("marker", ""))
+    names = blob_files.list_blobs(call.container, prefix, after, by_folder=bool(asked.get("delimiter")))
+    with contextlib.closing(names):
+        for name, blob in names:
+            if len(blobs) == most:
+                _add(root, "NextMarker", quote(last))
+                return root
+            entry = ET.SubElement(blobs, "Blob" if blob else "BlobPrefix")
+            # XML has no such characters, and makes one line end of another.
+            if _NOT_XML.search(name):
+                _add(entry, "Name", quote(name)).set("Encoded", "true")
+            else:
+                _add(entry, "Name", name)
+            if blob:
+                _add_blob(entry, blob, with_metadata=bool(asked.get("include")))
             last = name
-    asked_for = "".join(
-        f"<{tag}>{_escape(asked.get(key, ''))}</{tag}>"
-        for tag, key in (("Prefix", "prefix"), ("Marker", "marker"), ("Delimiter", "delimiter"))
-    )
-    return (
-        f'<EnumerationResults ContainerName="{call.request.path_params["container"]}">{asked_for}'
-        f"<MaxResults>{most}</MaxResults><Blobs>{''.join(lines)}</Blobs><NextMarker>{marker}</NextMarker>"
-        "</EnumerationResults>"
-    )
+    _add(root, "NextMarker")
+    return root
 
 
-def _write_entry(name: str, blob: Blob | None, *, with_metadata: bool) -> str:
-    # XML has no such characters, and makes one line end of another.
-    is_plain = not _NOT_XML.search(name)
-    named = f"<Name>{escape(name)}</Name>" if is_plain else f'<Name Encoded="true">{quote(name)}</Name>'
-    if blob is None:
-        return f"<BlobPrefix>{named}</BlobPrefix>"
-    headers = {"content-type": "application/octet-stream", **blob.properties.headers}
-    values = {
-        "Last-Modified": formatdate(blob.facts.st_mtime, usegmt=True),
-        "Etag": blob.etag,
-        "Content-Length": str(blob.facts.st_size),
-        "Content-Type": headers["content-type"],
-        "Content-MD5": headers.get("content-md5", ""),
-        "BlobType": "BlockBlob",
-        "LeaseStatus": "unlocked",
-        "LeaseState": "available",
-    }
-    written = "".join(f"<{key}>{_escape(value)}</{key}>" for key, value in values.items() if value)
-    metadata = ""
+def _add_blob(entry: ET.Element, blob: Blob, *, with_metadata: bool) -> None:
+    properties = _add(entry, "Properties")
+    headers = {"content-type": "application/octet-stream", **blob.properties.headers, **_describe(blob)}
+    headers |= {"content-length": str(blob.facts.st_size), "BlobType": "BlockBlob"}
+    headers |= {"LeaseStatus": "unlocked", "LeaseState": "available"}
+    for name, value in headers.items():
+        tag = name if name.istitle() or name[0].isupper() else name.title().replace("Md5", "MD5")
+        _add(properties, tag, value)
     if with_metadata:
-        inner = "".join(f"<{key}>{_escape(value)}</{key}>" for key, value in blob.properties.metadata.items())
-        metadata = f"<Metadata>{inner}</Metadata>"
-    return f"<Blob>{named}<Properties>{written}</Properties>{metadata}</Blob>"
+        metadata = _add(entry, "Metadata")
+        for name, value in blob.properties.metadata.items():
+            _add(metadata, name, value)
 
 
-_LIST = frozenset({"prefix", "delimiter", "marker", "maxresults", "include"})
 _OPERATIONS = {
     ("PUT", "", "", True): _Operation("cw", _put_blob),
     ("PUT", "", "block", True): _Operation("cw", _put_block, frozenset({"blockid"})),
@@ -587,7 +542,9 @@ _OPERATIONS = {
     ("GET", "", "", True): _Operation("r", _get_blob),
     ("HEAD", "", "", True): _Operation("r", _get_blob),
     ("DELETE", "", "", True): _Operation("d", _delete_blob),
-    ("GET", "container", "list", False): _Operation("l", _list_blobs, _LIST),
+    ("GET", "container", "list", False): _Operation(
+        "l", _list_blobs, frozenset({"prefix", "delimiter", "marker", "maxresults", "include"})
+    ),
     ("GET", "container", "", False): _Operation("rl", _show_container),
     ("HEAD", "container", "", False): _Operation("rl", _show_container),
 }

@@ -1,4 +1,4 @@
-"""Names, durations and spellings of Azure's REST API, read as job files have them and written as ARM has them."""
+"""Ids, words and durations of Azure's REST API, read as job files have them and written as ARM has them."""
 
 from __future__ import annotations
 
@@ -13,38 +13,45 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PREFIX = "azureml:"
-_NAMED = re.compile(r"/subscriptions/.+/(computes|datastores)/([^/]+)/?", re.IGNORECASE)
+_NAMED = re.compile(r"/subscriptions/.+/(?:computes|datastores)/([^/]+)/?", re.IGNORECASE)
 _CODE = re.compile(r"/subscriptions/.+/codes/([^/]+)/versions/([^/]+)/?", re.IGNORECASE)
-_ASSET_IN_ID = re.compile(
-    r"(?P<before>.*/(?:data|models|environments|components)/)(?P<name>[^/]+)(?P<after>/.+)", re.IGNORECASE
-)
-_DURATION = re.compile(
-    r"P(?:(\d+(?:\.\d+)?)W)?(?:(\d+(?:\.\d+)?)D)?"
-    r"(?:T(?:(\d+(?:\.\d+)?)H)?(?:(\d+(?:\.\d+)?)M)?(?:(\d+(?:\.\d+)?)S)?)?"
-)
+_IN_COLLECTION = re.compile(r"(/.*/(?:data|models|environments|components)/)([^/]+)(/.+)", re.IGNORECASE)
+_DURATION = re.compile(r"P(?:([\d.]+)W)?(?:([\d.]+)D)?(?:T(?:([\d.]+)H)?(?:([\d.]+)M)?(?:([\d.]+)S)?)?")
 _SECONDS = (604_800, 86_400, 3_600, 60, 1)
-_WORD = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+_SPECIAL_WORDS = {
+    "PyTorch": "pytorch",
+    "TensorFlow": "tensorflow",
+    "AMLToken": "aml_token",
+    "SSH": "ssh",
+    "VSCode": "vs_code",
+    "ReadOnlyMount": "ro_mount",
+    "ReadWriteMount": "rw_mount",
+    "AutoML": "automl",
+}
+"""The words of enumerations that YAML spells neither as ``MedianStopping`` and ``median_stopping`` are spelled."""
 
 
 def to_snake(name: str) -> str:
-    """
-    Return a key of a body as YAML has it.
-
-    >>> to_snake("processCountPerInstance"), to_snake("instance_count")
-    ('process_count_per_instance', 'instance_count')
-    """
-    return _WORD.sub(r"_\1", name).lower()
+    """Return ``instanceCount`` as ``instance_count``, which stays as it is."""
+    return _CAPITAL.sub(r"_\1", name).lower()
 
 
 def to_camel(name: str) -> str:
-    """
-    Return a key of YAML as bodies have it.
-
-    >>> to_camel("instance_count")
-    'instanceCount'
-    """
+    """Return ``instance_count`` as ``instanceCount``."""
     first, *others = name.split("_")
     return first + "".join(word.capitalize() for word in others)
+
+
+def read_word(word: Any) -> Any:
+    """Return a word of an enumeration as YAML has it: ``UserIdentity`` as ``user_identity``; what is no text stays."""
+    return _SPECIAL_WORDS.get(word) or to_snake(word) if isinstance(word, str) else word
+
+
+def write_word(word: Any) -> str:
+    """Return a word of YAML as enumerations have it."""
+    known = next((theirs for theirs, ours in _SPECIAL_WORDS.items() if ours == str(word).lower()), "")
+    return known or "".join(part[:1].upper() + part[1:] for part in str(word).split("_"))
 
 
 def check_mapping(value: object, place: str) -> dict[str, Any]:
@@ -61,60 +68,53 @@ def check_text(value: object, place: str) -> str:
     return value
 
 
-# reading
+def read_keys(value: object, place: str) -> dict[str, Any]:
+    """Return an object of a body with the keys of YAML. Raises SpecError for anything else."""
+    return {to_snake(key): item for key, item in check_mapping(value, place).items()}
+
+
+def write_keys(values: Mapping[str, Any], names: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return a part of a job with the keys of a body; ``names``: those that have another there."""
+    return {(names or {}).get(key) or to_camel(key): item for key, item in values.items() if item is not None}
 
 
 def remove_prefixes(text: str) -> str:
-    """
-    Return an id without the ``azureml:`` that the client puts before it, once or twice; an ``azureml://`` stays.
-
-    >>> remove_prefixes("azureml:azureml:digits:1"), remove_prefixes("azureml:azureml://datastores/d/paths/a")
-    ('digits:1', 'azureml://datastores/d/paths/a')
-    """
+    """Return an id without the ``azureml:`` that the client puts before it, once or twice; ``azureml://`` stays."""
     text = text.strip()
-    while text[: len(_PREFIX)].lower() == _PREFIX and text[len(_PREFIX) :][:2] != "//":
+    while text[: len(_PREFIX)].lower() == _PREFIX and not text.startswith("//", len(_PREFIX)):
         text = text[len(_PREFIX) :]
     return text
 
 
 def read_reference(text: str) -> str:
     """
-    Return the id of an asset as a job file refers to it.
+    Return the id of an asset as a job file refers to it: ``azureml:NAME:VERSION`` or ``azureml:NAME@LABEL``.
 
-    Raises SpecError for what begins like a reference and is none.
-
-    >>> workspace = "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
-    >>> read_reference(workspace + "/environments/torch/versions/2"), read_reference("torch@latest")
-    ('azureml:torch:2', 'azureml:torch@latest')
+    An address stays as it is. Raises SpecError for what begins like a reference and is none.
     """
     bare = remove_prefixes(text)
-    in_id = _ASSET_IN_ID.fullmatch(bare)
-    if in_id and bare.startswith("/"):
-        bare = in_id["before"] + remove_prefixes(unquote(in_id["name"])) + in_id["after"]
+    in_collection = _IN_COLLECTION.fullmatch(bare)
+    if in_collection:
+        before, name, after = in_collection.groups()
+        bare = before + remove_prefixes(unquote(name)) + after
     elif "://" in bare and not is_reference(bare):
         return bare
     reference = parse(bare if is_reference(bare) else _PREFIX + bare)
-    if isinstance(reference, AssetReference) and not reference.registry:
-        return f"{_PREFIX}{reference}"
-    return bare
+    is_own = isinstance(reference, AssetReference) and not reference.registry
+    return f"{_PREFIX}{reference}" if is_own else bare
 
 
 def read_path(text: str) -> str:
-    """Return the path of data: as ``read_reference`` an id, as it is a path or an address."""
+    """Return the path of data: a reference as ``read_reference``; a path or an address as it is."""
     bare = remove_prefixes(text)
     return read_reference(text) if bare != text or is_reference(bare) else text
 
 
 def read_named(text: str) -> str:
-    """
-    Return a compute or a datastore as a job file names it.
-
-    >>> read_named("/subscriptions/s/resourceGroups/r/x/workspaces/w/computes/gpu"), read_named("local")
-    ('azureml:gpu', 'local')
-    """
+    """Return the id of a compute or a datastore as a job file names it: ``azureml:NAME``, ``local``, ``serverless``."""
     bare = remove_prefixes(text)
     found = _NAMED.fullmatch(bare)
-    name = unquote(found[2]) if found else bare
+    name = unquote(found[1]) if found else bare
     return name if name.lower() in ("local", "serverless") or "${{" in name else _PREFIX + name
 
 
@@ -125,24 +125,20 @@ def read_code_id(text: str) -> tuple[str, str] | None:
 
 
 def read_seconds(value: Any, place: str) -> Any:
-    """
-    Return a duration of ISO 8601 as seconds; a number or a binding stays. Raises SpecError.
-
-    >>> read_seconds("PT1H1M1S", "limits.timeout"), read_seconds("P1D", "limits.timeout")
-    (3661, 86400)
-    """
+    """Return a duration of ISO 8601 as seconds; a number or a binding stays. Raises SpecError."""
     if not isinstance(value, str) or "${{" in value or value.isdecimal():
         return value
     found = _DURATION.fullmatch(value)
-    if found is None or not any(found.groups()):
+    try:
+        parts = [float(part or 0) for part in found.groups()] if found else []
+    except ValueError:
+        parts = []
+    if found is None or not any(found.groups()) or not parts:
         raise SpecError(
             f"{place}: {value!r} is not a duration", "such as PT1H30M; years and months have no length"
         )
-    seconds = sum(float(part) * unit for part, unit in zip(found.groups(), _SECONDS, strict=True) if part)
-    return int(seconds) if seconds == int(seconds) else seconds
-
-
-# writing
+    seconds = sum((part * unit for part, unit in zip(parts, _SECONDS, strict=True)), 0.0)
+    return int(seconds) if seconds.is_integer() else seconds
 
 
 def write_reference(text: str, workspace_id: str, collection: str) -> str:
@@ -150,16 +146,11 @@ def write_reference(text: str, workspace_id: str, collection: str) -> str:
     Return a reference of a job file as an id; what belongs to no workspace stays as it is.
 
     collection: ``environments``, ``components``, ``data`` or ``models``.
-
-    >>> write_reference("azureml:torch:2", "/subscriptions/s/x/workspaces/w", "environments")
-    '/subscriptions/s/x/workspaces/w/environments/torch/versions/2'
     """
-    if not is_reference(text):
-        return text
     try:
-        reference = parse(text)
+        reference = parse(text) if is_reference(text) else None
     except SpecError:
-        return text
+        reference = None
     if not isinstance(reference, AssetReference) or reference.registry:
         return text
     version = (
@@ -175,12 +166,4 @@ def write_named(text: str, workspace_id: str, collection: str) -> str:
 
 def write_seconds(seconds: Any) -> Any:
     """Return seconds as a duration of ISO 8601; a binding stays."""
-    is_number = isinstance(seconds, (int, float)) or str(seconds).isdecimal()
-    return f"PT{seconds}S" if is_number else seconds
-
-
-def rename_keys(values: Mapping[str, Any], names: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return a part of a job with the keys of a body; ``names``: those that have another there."""
-    return {
-        (names or {}).get(key) or to_camel(key): value for key, value in values.items() if value is not None
-    }
+    return seconds if "${{" in str(seconds) else f"PT{seconds}S"

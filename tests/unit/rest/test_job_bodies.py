@@ -230,7 +230,10 @@ def test_a_job_for_the_local_machine_has_no_marks_of_the_client():
         ({"jobType": "AutoML", "taskDetails": {}}, "jobs of type 'automl' are not supported"),
         ({"jobType": "Command", "command": "true", "notificationSetting": {}}, "notification_setting"),
         ({"jobType": "Command", "command": "true", "resources": {"gpuCount": 2}}, "gpu_count"),
-        ({"jobType": "Command", "command": "true", "distribution": {"distributionType": "Foo"}}, "Foo"),
+        (
+            {"jobType": "Command", "command": "true", "distribution": {"distributionType": "Foo"}},
+            "'foo' is not a type",
+        ),
         ({"jobType": "Command", "command": "true", "limits": {"timeout": "P1Y"}}, "limits.timeout: 'P1Y'"),
         ({"jobType": "Command", "command": 3}, "command"),
         ({"jobType": "Command", "command": "true", "codeId": 3}, "code must be text"),

@@ -6,21 +6,29 @@ import hashlib
 import http.client
 import os
 import socket
+import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode
 from xml.etree import ElementTree as ET
 
 import pytest
+from made_jobs import MadeJob
 from waiting import PATIENCE, wait_until
+
+from drumline.contract.errors import NotFoundError
+from drumline.control.assets import datastore_verbs
+from drumline.spec.registered.datastores import LocalDatastore
 
 pytest.importorskip("starlette")
 import uvicorn
 from starlette.applications import Starlette
 
+from drumline.rest import blob_files
 from drumline.rest.blob_access import sign
-from drumline.rest.blob_files import Container, JobContainer
+from drumline.rest.blob_files import Container, JobContainer, open_datastore
 from drumline.rest.blobs import PREFIX, make_routes
 
 KEY = b"k" * 32
@@ -304,3 +312,254 @@ def test_what_is_not_supported_is_refused_with_a_sentence(served):
     ]
     assert {one.code for one in answers} == {(501, "NotImplemented")}
     assert all(b"supported here</Message>" in one.body for one in answers)
+
+
+LEADING = {"link": 201, "link/secret": 409, "file-link": 201, "folder": 409, "pipe": 201}
+"""Links and others, with what becomes of a blob that is put there: it takes their place, and goes nowhere else."""
+
+ELSEWHERE = [
+    "../secret",
+    "a/../../secret",
+    "%2e%2e/secret",
+    "%2e%2e%2fsecret",
+    "..%2Fsecret",
+    "a/%2e%2e/%2e%2e/secret",
+    "..%5csecret",
+    "%2e%2e%c0%afsecret",
+    "/secret",
+    "//secret",
+    "{root}/secret",
+    "%2f{root}%2fsecret",
+    "a//b",
+    "a/./b",
+    "./a",
+    "a/",
+    "a%00b",
+    "%00",
+    ".drumline-blobs/lock",
+    ".drumline-blobs%2fproperties",
+    "a/" * 600,
+    "n" * 300,
+    "%ff",
+    *LEADING,
+]
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("root", [PREFIX, ""])
+def test_no_name_leads_out_of_the_container(served, root, name):
+    """However it is spelled: encoded or not, by a link, or into the container's own state."""
+    outside = served.folder.parent / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    (served.folder.parent / "secret").write_text("secret")
+    served.put("a/kept")
+    (served.folder / "link").symlink_to(outside)
+    (served.folder / "file-link").symlink_to(outside / "secret")
+    (served.folder / "folder").mkdir()
+    os.mkfifo(served.folder / "pipe")
+    before = sorted(served.folder.parent.rglob("*"))
+    target = f"{root}/data/{name.replace('{root}', quote(str(served.folder.parent)))}"
+    sas = sign(KEY, "data", ALL, 60)
+    assert served.send("GET", f"{target}?{sas}").status == 404
+    assert served.send("HEAD", f"{target}?{sas}").status == 404
+    if name in LEADING:
+        assert served.send("PUT", f"{target}?{sas}", b"new", BLOB).status == LEADING[name]
+    else:
+        for query in ("", "&comp=metadata", f"&comp=block&blockid={to_id('1')}", "&comp=blocklist"):
+            assert served.send("PUT", f"{target}?{sas}{query}", b"new", BLOB).status == 400
+        assert served.send("DELETE", f"{target}?{sas}").status == 400
+        assert sorted(served.folder.parent.rglob("*")) == before
+    assert (outside / "secret").read_text() == (served.folder.parent / "secret").read_text() == "secret"
+    assert os.listdir(outside) == ["secret"]
+    assert not any("secret" in one for one in served.list().names())
+
+
+def test_a_link_is_replaced_and_not_written_through(served):
+    outside = served.folder.parent / "outside"
+    outside.write_text("secret")
+    served.put("a")
+    (served.folder / "link").symlink_to(outside)
+    assert served.put("link", b"new").status == 201
+    assert outside.read_text() == "secret"
+    assert (served.folder / "link").read_bytes() == b"new"
+
+
+def test_a_name_that_is_encoded_twice_is_a_plain_one(served):
+    assert served.put("%2e%2e/a", b"plain").status == 201
+    assert (served.folder / "%2e%2e" / "a").read_bytes() == b"plain"
+    assert served.ask("GET", "%2e%2e/a").body == b"plain"
+
+
+def test_names_that_no_blob_can_have_are_in_no_list(served):
+    served.put("a")
+    for name in (b"not\xffutf-8", b"back\\slash", b"line\nend"):
+        (served.folder / os.fsdecode(name)).write_text("")
+    assert served.list().names() == ["a", "line%0Aend"]
+    assert b'<Name Encoded="true">line%0Aend</Name>' in served.list().body
+
+
+def test_a_body_without_its_length_is_refused(served):
+    sas = sign(KEY, "data", ALL, 60)
+    with socket.create_connection(("127.0.0.1", served.port), 20.0 * PATIENCE) as client:
+        head = f"PUT {PREFIX}/data/a?{sas} HTTP/1.1\r\nHost: a\r\nx-ms-blob-type: BlockBlob\r\n"
+        client.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n4\r\ntext\r\n0\r\n\r\n".encode())
+        assert client.recv(100).startswith(b"HTTP/1.1 411 ")
+    assert served.ask("GET", "a").status == 404
+
+
+@pytest.mark.parametrize("length", [str(6 << 30), "9" * 18])
+def test_a_body_that_is_too_large_is_refused_before_it_is_sent(served, length):
+    sas = sign(KEY, "data", ALL, 60)
+    with socket.create_connection(("127.0.0.1", served.port), 20.0 * PATIENCE) as client:
+        head = f"PUT {PREFIX}/data/a?{sas} HTTP/1.1\r\nHost: a\r\nx-ms-blob-type: BlockBlob\r\n"
+        client.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode())
+        assert client.recv(100).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_that_is_cut_leaves_nothing(served):
+    served.put("a", b"before")
+    sas = sign(KEY, "data", ALL, 60)
+    with socket.create_connection(("127.0.0.1", served.port), 20.0 * PATIENCE) as client:
+        head = f"PUT {PREFIX}/data/a?{sas} HTTP/1.1\r\nHost: a\r\nx-ms-blob-type: BlockBlob\r\n"
+        client.sendall(f"{head}Content-Length: 10000000\r\n\r\n".encode() + b"x" * 1_000_000)
+        wait_until(lambda: len(served.files()) == 2, 20.0, "the upload to begin")
+    wait_until(lambda: served.files() == ["a"], 20.0, "the upload to be discarded")
+    assert served.ask("GET", "a").body == b"before"
+
+
+def test_a_refusal_is_read_after_a_long_body(served):
+    """A client that may not send its body to the end sees a broken connection, and tries again for minutes."""
+    served.put("a")
+    assert served.put("a", b"x" * (20 << 20), {"if-none-match": "*"}).code == (409, "BlobAlreadyExists")
+    assert served.put("a", b"x" * (20 << 20), sas="sig=a").code == (403, "AuthenticationFailed")
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", "InvalidXmlDocument"),
+        (b"<BlockList>", "InvalidXmlDocument"),
+        (b"<Other/>", "InvalidXmlDocument"),
+        (b"<BlockList><Oldest>MQ==</Oldest></BlockList>", "InvalidXmlDocument"),
+        (b'<!DOCTYPE a [<!ENTITY b "c">]><BlockList>&b;</BlockList>', "InvalidXmlDocument"),
+        (
+            '<?xml version="1.0" encoding="utf-16"?><!DOCTYPE a><BlockList/>'.encode("utf-16"),
+            "InvalidXmlDocument",
+        ),
+        (b"<BlockList><Latest>no base64</Latest></BlockList>", "InvalidBlockId"),
+        (b"<BlockList><Latest/></BlockList>", "InvalidBlockId"),
+        (b"<BlockList><Latest>Li4vLi4vYQ==</Latest></BlockList>", "InvalidBlockList"),
+        (b"<BlockList>" + b"<Latest>MQ==</Latest>" * 50_001 + b"</BlockList>", "BlockListTooLong"),
+    ],
+)
+def test_a_list_that_is_none_is_refused(served, body, code):
+    served.put("a", b"before")
+    assert served.ask("PUT", "a", body, comp="blocklist").code == (400, code)
+    assert served.ask("GET", "a").body == b"before"
+
+
+@pytest.mark.parametrize("name", ["x-ms-meta-a-b", "x-ms-meta-1", "x-ms-meta-", "x-ms-meta-a.b"])
+def test_metadata_whose_name_is_no_element_of_xml_is_refused(served, name):
+    assert served.put("a", headers={name: "1"}).code == (400, "InvalidMetadata")
+    assert served.put("a", headers={"x-ms-meta-a": "1" * 9000}).code == (400, "MetadataTooLarge")
+    assert served.files() == []
+
+
+def test_uploads_that_nobody_goes_on_with_are_removed_after_a_day(served):
+    served.put_block("old", "1", b"one")
+    served.put_block("new", "1", b"one")
+    uploads = served.folder / ".drumline-blobs" / "uploads"
+    (uploads / "killed.partial").write_text("half")
+    old = [path for path in served.folder.rglob("*") if path.suffix == ".partial"]
+    old.append(uploads / hashlib.sha256(b"old").hexdigest())
+    for path in old:
+        os.utime(path, (0, 0))
+    blob_files.remove_leftovers(Container(str(served.folder)))
+    assert not any(path.exists() for path in old)
+    assert served.commit("new", "1").status == 201
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(served, request):
+    served.folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "none", served.folder], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("a disk cannot be mounted here")
+    request.addfinalizer(lambda: subprocess.run(["umount", "-l", served.folder], check=True))
+    served.put("a", b"before")
+    answer = served.put("a", b"x" * (5 << 20))
+    assert answer.code == (507, "InsufficientStorage")
+    assert b"the disk of this container is full" in answer.body
+    served.put_block("a", "1", b"x" * (3 << 20))
+    assert served.put_block("a", "2", b"x" * (3 << 20)).code == (507, "InsufficientStorage")
+    assert served.commit("a", "1").code == (507, "InsufficientStorage")
+    assert served.ask("GET", "a").body == b"before"
+    assert [name for name in served.files() if name.endswith(".partial")] == []
+    assert served.put("b", b"room for this").status == 201
+
+
+def test_many_write_one_blob_at_once_and_one_of_them_is_there(served):
+    bodies = [bytes([number]) * 300_000 for number in range(20)]
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda body: served.put("a", body), bodies))
+    assert {one.status for one in answers} == {201}
+    read = served.ask("GET", "a")
+    assert read.body in bodies
+    assert read.headers["etag"] in {one.headers["etag"] for one in answers}
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda body: served.put("b", body, {"if-none-match": "*"}), bodies))
+    assert sorted(one.status for one in answers) == [201] + [409] * 19
+
+
+def test_files_of_a_job_are_read_and_nothing_else_of_it(served):
+    job = MadeJob("calm")
+    folder = Path(job.folder.path)
+    (folder / "outputs" / "model").mkdir()
+    (folder / "outputs" / "model" / "m.bin").write_bytes(b"model")
+    (folder / "user_logs" / "std_log.txt").write_text("hello")
+    (folder / "outputs" / "link").symlink_to("/etc")
+    (folder / "logs").symlink_to("/etc")
+    run = "ExperimentRun/dcid.calm/"
+    names = [f"{run}outputs/model/m.bin", f"{run}user_logs/std_log.txt"]
+    assert served.list("runs", prefix=run).names() == names
+    assert served.list("runs", prefix=run, delimiter="/").names() == [f"{run}outputs/", f"{run}user_logs/"]
+    assert served.list("runs", prefix=f"{run}outputs/mo").names() == names[:1]
+    assert served.ask("GET", names[0], container="runs").body == b"model"
+    log = sign(KEY, "runs", "r", 60, names[1])
+    assert served.ask("GET", names[1], container="runs", sas=log).body == b"hello"
+    assert served.ask("GET", names[0], container="runs", sas=log).status == 403
+    others = [
+        "plan.json",
+        "events.jsonl",
+        "outputs/link/passwd",
+        "outputs/../plan.json",
+        "logs/passwd",
+        "outputs",
+        "",
+    ]
+    for name in others:
+        assert served.ask("GET", run + name, container="runs").code == (404, "BlobNotFound")
+    for name in (
+        "ExperimentRun/dcid.none/a",
+        "ExperimentRun/dcid.",
+        "ExperimentRun/dcid.../jobs",
+        "other",
+        run[:-1],
+    ):
+        assert served.ask("GET", name, container="runs").code == (404, "BlobNotFound")
+        assert served.list("runs", prefix=name).names() == []
+    assert served.put(names[0], container="runs").code == (403, "AuthorizationPermissionMismatch")
+    assert served.ask("DELETE", names[0], container="runs").code == (403, "AuthorizationPermissionMismatch")
+
+
+def test_the_container_of_a_datastore_is_its_folder(drumline_home, tmp_path):
+    found = open_datastore("workspaceblobstore", "")
+    assert found.folder == str(drumline_home / "datastores" / "workspaceblobstore")
+    assert found.is_ours
+    datastore_verbs.create(LocalDatastore(name="mine", path=str(tmp_path)))
+    assert open_datastore("mine", "") == Container(str(tmp_path))
+    assert isinstance(open_datastore("workspaceartifactstore", ""), JobContainer)
+    with pytest.raises(NotFoundError):
+        open_datastore("other", "")

@@ -203,7 +203,7 @@ def test_logs_in_a_folder_that_is_a_link_are_not_shown(job, others, attempt):
     with pytest.raises(OSError, match="a link"):
         open_log(str(path))
     assert last_lines(job.folder, job.plan, task.rank, 3) == []
-    assert read_lines(job.name)["lines"] == []
+    assert read_lines(job.name).lines == []
     assert list(History(job.folder, job.plan, LogChoice(), 1).blocks()) == []
     followed = RankLog(os.path.join(job.folder.path, task.log), "0", 0)
     assert (followed.read(), list(followed.finish())) == (b"", [])
@@ -233,7 +233,7 @@ def test_outputs_beside_the_code_are_shown_and_a_link_there_is_not(job, others):
     with open(os.path.join(code, "outputs", "mine.txt"), "w") as file:
         file.write("mine")
     job.folder.write(job.folder.plan, job.plan._replace(cwd=code).to_json())
-    assert look_at(job.name, "outputs", "mine.txt")["text"] == "mine"
+    assert look_at(job.name, "outputs", "mine.txt").text == "mine"
     shutil.rmtree(code)
     os.makedirs(others / "outputs")
     (others / "outputs" / "secret.txt").write_text("canary")
@@ -255,7 +255,7 @@ def test_outputs_where_a_command_was_called_are_shown_and_through_a_link_they_ar
     run_beside(job, real)
     real.chmod(0o300)  # It can be passed, and not listed.
     try:
-        assert look_at(job.name, "outputs", "mine.txt")["text"] == "mine"
+        assert look_at(job.name, "outputs", "mine.txt").text == "mine"
     finally:
         real.chmod(0o700)
     run_beside(job, linked)
@@ -267,20 +267,18 @@ def test_outputs_that_are_a_link_are_not_shown_and_the_reason_is_given(job, othe
     here = tmp_path / "here"
     here.mkdir()
     run_beside(job, here)
-    assert look_at(job.name, "outputs")["why"] == ""
+    assert look_at(job.name, "outputs").why == ""
     (here / "outputs").symlink_to(others)
     told = look_at(job.name, "outputs")
-    assert (told["kind"], told["entries"]) == ("none", [])
-    assert told["why"] == f"{here}/outputs is a link to '{others}', which is not followed here"
+    assert (told.kind, told.entries) == ("none", ())
+    assert told.why == f"{here}/outputs is a link to '{others}', which is not followed here"
     run_beside(job, job.folder.code)
     os.mkdir(job.folder.code)
     os.symlink("../outputs", os.path.join(job.folder.code, "outputs"))
-    assert look_at(job.name, "outputs")["why"] == "", "Drumline's own link to the outputs"
+    assert look_at(job.name, "outputs").why == "", "Drumline's own link to the outputs"
     shutil.rmtree(job.folder.outputs)
     os.symlink(others, job.folder.outputs)
-    assert (
-        look_at(job.name, "outputs")["why"] == f"outputs is a link to '{others}', which is not followed here"
-    )
+    assert look_at(job.name, "outputs").why == f"outputs is a link to '{others}', which is not followed here"
 
 
 # files without an end

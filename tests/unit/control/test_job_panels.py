@@ -236,19 +236,19 @@ def test_ranks_at_one_place_are_together_and_the_odd_one_is_named(job, monkeypat
     }
     monkeypatch.setattr(stack_groups, "ask_stacks", lambda name: answer)
     told = stack_groups.group_stacks(job.name)
-    assert [(one["ranks"], one["odd"], one["waits_for"]) for one in told["groups"]] == [
+    assert [(one.ranks, one.odd, one.waits_for) for one in told.groups] == [
         ([0, 1], False, "all_reduce (train.py:12, in step)"),
         ([3], True, ""),
     ]
-    assert told["groups"][1]["frames"] == [{"file": "data.py", "line": 31, "function": "load_batch"}]
-    assert told["missing"] == [{"rank": 2, "why": "its node has not answered"}]
+    assert told.groups[1].frames == [("data.py", 31, "load_batch")]
+    assert told.missing == [(2, "its node has not answered")]
 
 
 # files
 
 
 def names(told):
-    return [(one["name"], one["kind"]) for one in told["entries"]]
+    return [(one.name, one.kind) for one in told.entries]
 
 
 def test_files_are_listed_and_read_beneath_their_folder_alone(job, tmp_path):
@@ -267,8 +267,8 @@ def test_files_are_listed_and_read_beneath_their_folder_alone(job, tmp_path):
         ("b", "folder"), ("a.txt", "file"), ("data.bin", "file"), ("link", "link"), ("pipe", "other"),
     ]  # fmt: skip
     assert names(look_at(job.name, "outputs", "b")) == [("c", "folder"), ("up", "link")]
-    assert look_at(job.name, "outputs", "a.txt")["text"] == "hello\n"
-    assert (look_at(job.name, "outputs", "data.bin")["text"], told["path"]) == (None, "")
+    assert look_at(job.name, "outputs", "a.txt").text == "hello\n"
+    assert (look_at(job.name, "outputs", "data.bin").text, told.path) == (None, "")
     for path in ("link", "b/up", "b/up/secret", "pipe", "missing"):
         with pytest.raises(NotFoundError, match="cannot be shown"):
             look_at(job.name, "outputs", path)
@@ -289,12 +289,12 @@ def test_several_folders_of_an_area_are_folders_of_it(job):
     told = look_at(job.name, "logs")
     assert names(told) == [("user_logs", "folder"), ("system_logs", "folder")]
     assert names(look_at(job.name, "logs", "system_logs")) == [("supervisor.log", "file")]
-    assert look_at(job.name, "logs", "system_logs/supervisor.log")["text"] == "began\n"
+    assert look_at(job.name, "logs", "system_logs/supervisor.log").text == "began\n"
 
 
 def test_an_area_without_anything_says_why(job):
-    assert look_at(job.name, "inputs")["why"] == "the job has no inputs"
-    assert "not stored" in look_at(job.name, "code")["why"]
+    assert look_at(job.name, "inputs").why == "the job has no inputs"
+    assert "not stored" in look_at(job.name, "code").why
     with pytest.raises(UsageError, match="area must be"):
         look_at(job.name, "home")
 
@@ -304,7 +304,7 @@ def test_an_area_without_anything_says_why(job):
 
 def test_an_empty_queue_is_told_and_nothing_is_made_for_it(drumline_home):
     told = queue_view.describe_queue()
-    assert told["sentence"].startswith("nothing runs or waits here")
+    assert told.sentence.startswith("nothing runs or waits here")
     assert not drumline_home.exists()
 
 
@@ -313,9 +313,9 @@ def test_an_empty_queue_is_told_and_nothing_is_made_for_it(drumline_home):
 
 def test_nodes_and_assets_of_a_new_home_are_this_machine_and_its_datastores(drumline_home):
     told = queue_view.describe_nodes()
-    assert [(one["name"], one["reason"]) for one in told["computes"]] == [("local", "")]
-    assert told["nodes"][0]["compute"] == "local"
-    assert told["sentence"].startswith("1 node of 1 compute")
+    assert [(one.name, one.reason) for one in told.computes] == [("local", "")]
+    assert told.nodes[0]["compute"] == "local"
+    assert told.sentence.startswith("1 node of 1 compute")
     assert {one["kind"] for one in asset_verbs.list_assets()["assets"]} <= {"datastore"}
     assert asset_verbs.list_assets("model")["assets"] == []
     with pytest.raises(NotFoundError):
@@ -344,7 +344,7 @@ def test_a_damaged_plan_is_one_sentence(job, text):
     for ask in (read_lines, describe_ranks, read_system, describe_variables):
         with pytest.raises(DrumlineError, match="the plan of job calm_drum cannot be read"):
             ask(job.name)
-    assert look_at(job.name, "code")["kind"] == "none"
+    assert look_at(job.name, "code").kind == "none"
 
 
 # the head of a job's page

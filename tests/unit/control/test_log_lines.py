@@ -112,7 +112,7 @@ def test_looks_are_put_together_as_coarsely_as_is_wanted():
 
 
 def shown(told):
-    return [(line["n"], line["rank"], line["text"]) for line in told["lines"]]
+    return [(line.n, line.rank, line.text) for line in told.lines]
 
 
 @pytest.fixture
@@ -135,8 +135,8 @@ def test_lines_of_all_ranks_are_in_the_order_of_their_times(job):
     told = read_lines(job.name)
     assert [text for _, _, text in shown(told)] == ORDER
     assert [number for number, _, _ in shown(told)] == list(range(8))
-    assert (told["total"], told["exact"], told["within_s"], told["next"]) == (8, False, 1.0, 8)
-    assert told["lines"][0]["time"] == "1970-01-01T00:16:50.500Z"
+    assert (told.total, told.exact, told.within_s, told.next) == (8, False, 1.0, 8)
+    assert told.lines[0].time == "1970-01-01T00:16:50.500Z"
     for first in range(-8, 9):
         part = read_lines(job.name, line=first, count=3)
         begin = first % 8 if first < 0 else first
@@ -146,7 +146,7 @@ def test_lines_of_all_ranks_are_in_the_order_of_their_times(job):
 @pytest.mark.parametrize(("at", "first"), [(0.0, 0), (1010.5, 0), (1010.6, 3), (1014.0, 6), (1e12, 7)])
 def test_lines_are_asked_for_from_a_time_on(job, at, first):
     told = read_lines(job.name, at=at, count=1)
-    assert (told["line"], told["lines"][0]["text"]) == (first, ORDER[first])
+    assert (told.line, told.lines[0].text) == (first, ORDER[first])
 
 
 def test_whole_logs_are_one_text_with_the_rank_before_each_line(job):
@@ -175,7 +175,7 @@ def test_the_whole_log_of_a_job_with_one_rank_is_as_it_is(drumline_home):
 def test_one_rank_is_in_its_own_order(job):
     told = read_lines(job.name, ChosenLogs(ranks="1"))
     assert shown(told) == [(0, 1, "a1"), (1, 1, "b1"), (2, 1, "c1")]
-    assert told["exact"]
+    assert told.exact
     assert [rank for _, rank, _ in shown(read_lines(job.name, ChosenLogs(nodes="1")))] == [2, 3]
 
 
@@ -189,10 +189,10 @@ def test_a_rank_node_or_attempt_that_is_not_there_is_refused(job):
 
 
 def test_what_comes_is_seen_by_the_next_look(job):
-    before = read_lines(job.name)["total"]
+    before = read_lines(job.name).total
     job.log(0, "d0\n", at=1016.0)
     told = read_lines(job.name)
-    assert told["total"] == before + 1
+    assert told.total == before + 1
     assert "d0" in [text for _, _, text in shown(told)]
 
 
@@ -201,7 +201,7 @@ def test_equal_lines_of_ranks_are_one_when_folded(drumline_home):
     for rank in range(3):
         job.log(rank, f"step 1\nstep 2\nmine {rank}\nstep 1\n", at=1010.0)
     told = read_lines(job.name, fold=True)
-    folded = [(line["text"], line["ranks"]) for line in told["lines"]]
+    folded = [(line.text, line.ranks) for line in told.lines]
     assert folded[:4] == [
         ("step 1", [0, 1, 2]),
         ("step 2", [0, 1, 2]),
@@ -209,10 +209,10 @@ def test_equal_lines_of_ranks_are_one_when_folded(drumline_home):
         ("step 1", [0, 1, 2]),
     ]
     assert folded[4:] == [("mine 1", [1]), ("mine 2", [2])]
-    assert told["next"] == told["total"] == 12
+    assert told.next == told.total == 12
     part = read_lines(job.name, fold=True, line=1, count=5)
-    assert [(line["n"], line["ranks"]) for line in part["lines"]] == [(1, [0, 1]), (2, [0]), (3, [0, 1])]
-    assert part["next"] == 6
+    assert [(line.n, line.ranks) for line in part.lines] == [(1, [0, 1]), (2, [0]), (3, [0, 1])]
+    assert part.next == 6
 
 
 def test_very_many_looks_are_put_together(drumline_home, monkeypatch):
@@ -222,7 +222,7 @@ def test_very_many_looks_are_put_together(drumline_home, monkeypatch):
         job.log(0, f"zero {step}\n", at=1000.0 + step)
         job.log(1, f"one {step}\n", at=1000.3 + step)
     told = read_lines(job.name, count=1000)
-    assert told["within_s"] > 15
+    assert told.within_s > 15
     for rank, word in ((0, "zero"), (1, "one")):
         assert [text for _, one, text in shown(told) if one == rank] == [
             f"{word} {step}" for step in range(100)
@@ -232,9 +232,9 @@ def test_very_many_looks_are_put_together(drumline_home, monkeypatch):
 def test_errors_are_marked_and_the_first_is_found(job):
     job.log(2, "Traceback (most recent call last):\n  File x\nValueError: no\n", at=1020.0)
     told = read_lines(job.name)
-    marked = [line["text"] for line in told["lines"] if line["error"]]
+    marked = [line.text for line in told.lines if line.error]
     assert marked == ["Traceback (most recent call last):", "ValueError: no"]
-    assert told["lines"][told["first_error"]]["text"] == marked[0]
+    assert told.lines[told.first_error].text == marked[0]
 
 
 def test_an_earlier_attempt_has_its_own_lines(job):
@@ -245,16 +245,16 @@ def test_an_earlier_attempt_has_its_own_lines(job):
 
 def test_what_a_job_prints_moves_no_cursor_and_is_cut(job):
     job.log(3, b"\x1b[31mred\x1b[0m\x1b]0;title\x07\x1b[2J \xff\n" + b"y" * 3000 + b"\n", at=1030.0)
-    lines = read_lines(job.name, ChosenLogs(ranks="3"), line=1)["lines"]
-    assert lines[0]["text"] == "\x1b[31mred\x1b[0m \ufffd"
-    assert (len(lines[1]["text"]), lines[1]["cut"]) == (2000, 3000)
+    lines = read_lines(job.name, ChosenLogs(ranks="3"), line=1).lines
+    assert lines[0].text == "\x1b[31mred\x1b[0m \ufffd"
+    assert (len(lines[1].text), lines[1].cut) == (2000, 3000)
 
 
 # search
 
 
 def found(told):
-    return [(match["n"], match["rank"]) for match in told["matches"]]
+    return [(match.n, match.rank) for match in told.matches]
 
 
 def test_a_text_is_found_on_and_back(job):
@@ -263,7 +263,7 @@ def test_a_text_is_found_on_and_back(job):
     assert found(search_logs(job.name, Wanted("a"), begin=1, limit=1)) == [(2, 1)]
     back = search_logs(job.name, Wanted("a"), begin=7, backwards=True, limit=2)
     assert found(back) == [(3, 2), (2, 1)]
-    assert (back["more"], back["next"]) == (True, 2)
+    assert (back.more, back.next) == (True, 2)
     assert found(search_logs(job.name, Wanted("a"), begin=2, backwards=True)) == [(0, 0)]
     assert found(search_logs(job.name, Wanted("a"), ChosenLogs(ranks="1"))) == [(0, 1)]
 
@@ -272,12 +272,12 @@ def test_a_text_is_found_in_parts_of_few_lines(job, monkeypatch):
     monkeypatch.setattr(line_queries, "_LINES", 2)
     job.log(0, "".join(f"step {step}\n" for step in range(50)), at=1040.0)
     told = search_logs(job.name, Wanted("step"), limit=7)
-    lines = read_lines(job.name)["lines"]
-    assert [lines[match["n"]]["text"] for match in told["matches"]] == [f"step {step}" for step in range(7)]
-    again = search_logs(job.name, Wanted("step"), begin=told["next"], limit=100)
-    assert [match["text"] for match in again["matches"]] == [f"step {step}" for step in range(7, 50)]
+    lines = read_lines(job.name).lines
+    assert [lines[match.n].text for match in told.matches] == [f"step {step}" for step in range(7)]
+    again = search_logs(job.name, Wanted("step"), begin=told.next, limit=100)
+    assert [match.text for match in again.matches] == [f"step {step}" for step in range(7, 50)]
     back = search_logs(job.name, Wanted("step"), begin=-1, backwards=True, limit=3)
-    assert [match["text"] for match in back["matches"]] == ["step 49", "step 48", "step 47"]
+    assert [match.text for match in back.matches] == ["step 49", "step 48", "step 47"]
 
 
 def test_a_regular_expression_is_matched(job):
@@ -311,7 +311,7 @@ def test_what_cannot_be_looked_for_is_refused(job, query):
 def test_only_lines_that_match_with_those_around_them(job):
     told = read_lines(job.name, wanted=Wanted("b1"), context=1)
     assert shown(told) == [(2, 1, "a1"), (4, 1, "b1"), (5, 1, "c1")]
-    assert [line.get("context", False) for line in told["lines"]] == [True, False, True]
+    assert [bool(line.context) for line in told.lines] == [True, False, True]
 
 
 # divergence
@@ -325,10 +325,10 @@ def test_the_line_at_which_a_rank_leaves_the_others_is_named(drumline_home):
         )
     job.log(2, "loss is not finite, skipping\nstep 21 loss 0.1\n", at=1011.0)
     told = find_divergence(job.name, 2)
-    assert told["sentence"] == "rank 2 leaves the others at its line 21: loss is not finite, skipping"
-    assert read_lines(job.name)["lines"][told["n"]]["text"] == "loss is not finite, skipping"
+    assert told.sentence == "rank 2 leaves the others at its line 21: loss is not finite, skipping"
+    assert read_lines(job.name).lines[told.n].text == "loss is not finite, skipping"
     job.log(0, "step 20 loss 1\n", at=1012.0)
-    assert find_divergence(job.name, 0)["sentence"] == "rank 0 says what the others say"
+    assert find_divergence(job.name, 0).sentence == "rank 0 says what the others say"
 
 
 def test_a_rank_that_stops_is_told(drumline_home):
@@ -336,7 +336,7 @@ def test_a_rank_that_stops_is_told(drumline_home):
     for rank in range(4):
         job.log(rank, "".join(f"step {step}\n" for step in range(5 if rank == 3 else 20)), at=1010.0)
     told = find_divergence(job.name, 3)
-    assert told["sentence"] == "rank 3 stops after line 5; the others go on to line 20"
-    assert told["line"] == 4
+    assert told.sentence == "rank 3 stops after line 5; the others go on to line 20"
+    assert told.line == 4
     with pytest.raises(UsageError, match="no rank 9"):
         find_divergence(job.name, 9)

@@ -10,16 +10,17 @@ from __future__ import annotations
 import os
 import stat
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import NotFoundError, UsageError
+from drumline.contract.record import NamedTuple
 from drumline.control.jobs import lookup, stored_code
 from drumline.control.jobs.job_outcome import explain_pruned, read_outcome
 from drumline.control.jobs.lookup import folder_of
 from drumline.staging.snapshot.partial_folder import snapshot_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from drumline.contract.folder import RunFolder
 
@@ -40,31 +41,46 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _PASS = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def look_at(name: str, area: str, path: str = "") -> dict[str, Any]:
+class FileEntry(NamedTuple):
+    name: str
+    kind: str
+    size: int | None
+
+
+class FilesAt(NamedTuple):
+    """What is at a path: of a folder its entries, of a file its text; ``why`` there is nothing."""
+
+    path: str
+    kind: str = "none"
+    entries: Sequence[FileEntry] = ()
+    text: str | None = None
+    size: int | None = None
+    cut: bool = False
+    why: str = ""
+
+
+def look_at(name: str, area: str, path: str = "") -> FilesAt:
     """
-    Return what is at a path of an area: of a folder its entries, of a file its text; ``why`` there is nothing.
+    Return what is at a path of an area.
 
     Raises NotFoundError; UsageError for a path that leads out of the area.
     """
     folder = folder_of(name)
     parts = _split(path)
-    described: dict[str, Any] = {
-        "path": "/".join(parts), "kind": "none", "entries": [], "text": None, "size": None, "cut": False, "why": "",
-    }  # fmt: skip
+    found = FilesAt("/".join(parts))
     roots = _find_roots(folder, area)
     if not roots:
-        return {**described, "why": _explain_nothing(folder, area)}
+        return found._replace(why=_explain_nothing(folder, area))
     if len(roots) > 1 and not parts:
-        entries = [{"name": one, "kind": "folder", "size": None} for one in roots]
-        return {**described, "kind": "folder", "entries": entries}
+        return found._replace(kind="folder", entries=[FileEntry(one, "folder", None) for one in roots])
     with open_beneath(*_choose_root(folder, roots, parts)) as descriptor:
         facts = os.fstat(descriptor)
         if stat.S_ISDIR(facts.st_mode):
             entries, is_cut = _list(descriptor)
-            return {**described, "kind": "folder", "entries": entries, "cut": is_cut}
+            return found._replace(kind="folder", entries=entries, cut=is_cut)
         text, is_cut = _read_text(descriptor)
         why = "" if text is not None else "it is no text"
-        return {**described, "kind": "file", "text": text, "size": facts.st_size, "cut": is_cut, "why": why}
+        return found._replace(kind="file", text=text, size=facts.st_size, cut=is_cut, why=why)
 
 
 @contextmanager
@@ -205,9 +221,9 @@ def open_beneath(root: str, parts: list[str]) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _list(descriptor: int) -> tuple[list[dict[str, Any]], bool]:
+def _list(descriptor: int) -> tuple[list[FileEntry], bool]:
     """Return the entries, folders first, and whether there are more."""
-    found: list[dict[str, Any]] = []
+    found: list[FileEntry] = []
     with os.scandir(descriptor) as entries:
         for entry in entries:
             if len(found) >= _MOST_ENTRIES:
@@ -215,8 +231,8 @@ def _list(descriptor: int) -> tuple[list[dict[str, Any]], bool]:
             kind = _kind_of(entry)
             size = entry.stat(follow_symlinks=False).st_size if kind == "file" else None
             name = os.fsencode(entry.name).decode("utf-8", "replace")
-            found.append({"name": name, "kind": kind, "size": size})
-    found.sort(key=lambda one: (one["kind"] != "folder", str(one["name"])))
+            found.append(FileEntry(name, kind, size))
+    found.sort(key=lambda one: (one.kind != "folder", one.name))
     return found, len(found) >= _MOST_ENTRIES
 
 

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NodeError, UsageError
+from drumline.contract.record import NamedTuple
 from drumline.contract.words import name_several
 from drumline.control.jobs.ending import wake
 from drumline.control.jobs.job_outcome import read_outcome
@@ -80,9 +81,38 @@ def _list_frames(process: Mapping[str, Any]) -> list[str]:
     return [f"{process.get('name')}, state {process.get('state')}{where}"]
 
 
-def group_stacks(name: str) -> dict[str, Any]:
+class Frame(NamedTuple):
+    file: str
+    line: int
+    function: str
+
+
+class StackGroup(NamedTuple):
+    """The ranks at one place. ``waits_for``: as in "all_reduce (train.py:12, in step)"."""
+
+    ranks: list[int]
+    odd: bool
+    frames: list[Frame]
+    waits_for: str
+    text: str
+
+
+class SilentRank(NamedTuple):
+    rank: int
+    why: str
+
+
+class StackGroups(NamedTuple):
+    """The stacks of all ranks, the largest group first. ``missing``: ranks without an answer."""
+
+    sentence: str
+    groups: list[StackGroup]
+    missing: list[SilentRank]
+
+
+def group_stacks(name: str) -> StackGroups:
     """
-    Ask for the stacks of all ranks, and return them in groups, the largest first; ``missing``: ranks without an answer.
+    Ask for the stacks of all ranks, and return them in groups.
 
     Blocks until all nodes have answered. Raises as ``ask_stacks``.
     """
@@ -91,30 +121,29 @@ def group_stacks(name: str) -> dict[str, Any]:
     # Of two that differ nobody can say which is the odd one.
     has_odd = len(groups) > 1 and len(groups[0][0]) > len(groups[1][0])
     described = [
-        {
-            "ranks": sorted(map(int, ranks)),
-            "odd": has_odd and place > 0,
-            "frames": [
-                {"file": file, "line": line, "function": function}
+        StackGroup(
+            sorted(map(int, ranks)),
+            has_odd and place > 0,
+            [
+                Frame(file, line, function)
                 for process in processes
                 for file, line, function in process["frames"]
             ],
-            # As in "all_reduce (train.py:12, in step)".
-            "waits_for": "; ".join(
+            "; ".join(
                 wait.removeprefix("wait in ")
                 for wait in list_places(processes)
                 if wait.startswith("wait in ")
             ),
-            "text": "".join(line + "\n" for process in processes for line in _list_frames(process)),
-        }
+            "".join(line + "\n" for process in processes for line in _list_frames(process)),
+        )
         for place, (ranks, processes) in enumerate(groups)
     ]
     missing = [
-        {"rank": number, "why": _explain_silence(rank)}
+        SilentRank(number, _explain_silence(rank))
         for number, rank in sorted(read_outcome(folder_of(name)).ranks.items())
         if str(number) not in answer["ranks"]
     ]
-    return {"sentence": str(answer["reason"]), "groups": described, "missing": missing}
+    return StackGroups(str(answer["reason"]), described, missing)
 
 
 def _explain_silence(rank: RankOutcome) -> str:

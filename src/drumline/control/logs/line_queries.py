@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumline.contract.errors import UsageError
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import ABSENT, NamedTuple
 from drumline.contract.words import format_seconds
 from drumline.control.logs.matching import Matcher
 from drumline.control.logs.merged import ALL, ChosenLogs, find_logs, merge
@@ -19,6 +19,7 @@ from drumline.control.times import utc
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
+    from drumline.contract.record import Absent
     from drumline.control.logs.line_index import LineIndex, LogLine
     from drumline.control.logs.merged import MergedLog, MergedRun
 
@@ -38,6 +39,39 @@ class _Placed(NamedTuple):
     line: LogLine
 
 
+class ShownLine(NamedTuple):
+    """A line with its number ``n`` in the merged order. ``ranks``: all that have it. ``cut``: its whole length."""
+
+    n: int
+    rank: int
+    label: str
+    ranks: list[int]
+    node: int
+    time: str | None
+    text: str
+    error: bool
+    cut: int | Absent
+    context: bool | Absent
+
+
+class ShownLines(NamedTuple):
+    """
+    Lines of logs. ``next``: where to go on. ``exact``: whether the order of the lines is known, and not only up to
+    ``within_s``. ``is_whole``: whether all was read by now.
+    """
+
+    attempt: int
+    total: int
+    line: int
+    next: int
+    exact: bool
+    within_s: float
+    is_whole: bool
+    timed_out: bool
+    lines: list[ShownLine]
+    first_error: int | None
+
+
 def read_lines(
     name: str,
     chosen: ChosenLogs = ALL,
@@ -48,15 +82,13 @@ def read_lines(
     fold: bool = False,
     wanted: Wanted | None = None,
     context: int = 0,
-) -> dict[str, Any]:
+) -> ShownLines:
     """
     Return ``count`` lines from number ``line`` on; a negative one counts from the end. ``at``: from the first line of
     that time on, in seconds since 1970.
 
     ``fold``: equal lines of several ranks, of these ``count``, are one. ``wanted``: only lines that match, each with so
-    many lines of its own rank before and after it as ``context`` says. ``next``: where to go on. ``exact``: whether the
-    order of the lines is known, and not only up to ``within_s``. ``is_whole``: whether all was read by now.
-    Raises NotFoundError, UsageError.
+    many lines of its own rank before and after it as ``context`` says. Raises NotFoundError, UsageError.
     """
     logs = find_logs(name, chosen)
     merged = merge(logs)
@@ -76,18 +108,15 @@ def read_lines(
         placed = _add_context(merged, matching, context)
         following, timed_out = found.following, found.timed_out
     shown = _fold(placed) if fold else [(one, [one.log]) for one in placed]
-    return {
-        "attempt": logs.attempt,
-        "total": merged.total,
-        "line": first,
-        "next": following,
-        "exact": len(merged.files) < 2,
-        "within_s": round(merged.within_s, 1),
-        "is_whole": merged.is_whole,
-        "timed_out": timed_out,
-        "lines": [_describe(merged, one, ranks, matching) for one, ranks in shown],
-        "first_error": merged.find_first_error(),
-    }
+    return ShownLines(
+        *(logs.attempt, merged.total, first, following),
+        exact=len(merged.files) < 2,
+        within_s=round(merged.within_s, 1),
+        is_whole=merged.is_whole,
+        timed_out=timed_out,
+        lines=[_describe(merged, one, ranks, matching) for one, ranks in shown],
+        first_error=merged.find_first_error(),
+    )
 
 
 def _read(merged: MergedLog, first: int, count: int) -> list[_Placed]:
@@ -130,24 +159,19 @@ def _fold(placed: Iterable[_Placed]) -> list[tuple[_Placed, list[int]]]:
 
 def _describe(
     merged: MergedLog, one: _Placed, logs: Iterable[int], matching: Container[int] | None
-) -> dict[str, Any]:
-    file = merged.files[one.log]
-    text = one.line.as_text
-    described = {
-        "n": one.number,
-        "rank": file.rank,
-        "label": file.label,
-        "ranks": sorted(merged.files[log].rank for log in logs),
-        "node": file.node,
-        "time": utc(one.time),
-        "text": text[:MOST_LETTERS],
-        "error": one.line.is_error,
-    }
-    if len(text) > MOST_LETTERS or one.line.length > len(one.line.text):
-        described["cut"] = one.line.length
-    if matching is not None and one.number not in matching:
-        described["context"] = True
-    return described
+) -> ShownLine:
+    file, line = merged.files[one.log], one.line
+    text = line.as_text
+    return ShownLine(
+        *(one.number, file.rank, file.label),
+        ranks=sorted(merged.files[log].rank for log in logs),
+        node=file.node,
+        time=utc(one.time),
+        text=text[:MOST_LETTERS],
+        error=line.is_error,
+        cut=line.length if len(text) > MOST_LETTERS or line.length > len(line.text) else ABSENT,
+        context=ABSENT if matching is None or one.number in matching else True,
+    )
 
 
 # Lines of logs that hold a text or match a regular expression, found within a limit of time.
@@ -186,6 +210,21 @@ class FoundLines(NamedTuple):
     timed_out: bool
 
 
+class ShownMatch(NamedTuple):
+    n: int
+    rank: int
+    text: str
+
+
+class ShownMatches(NamedTuple):
+    attempt: int
+    total: int
+    matches: list[ShownMatch]
+    next: int
+    more: bool
+    timed_out: bool
+
+
 def search_logs(
     name: str,
     wanted: Wanted,
@@ -194,7 +233,7 @@ def search_logs(
     begin: int = 0,
     backwards: bool = False,
     limit: int = 100,
-) -> dict[str, Any]:
+) -> ShownMatches:
     """
     Return the first ``limit`` lines that match from number ``begin`` on, or the last ones before it.
 
@@ -203,20 +242,16 @@ def search_logs(
     logs = find_logs(name, chosen)
     merged = merge(logs)
     found = find_lines(merged, wanted, begin, limit=limit, backwards=backwards)
-    return {
-        "attempt": logs.attempt,
-        "total": merged.total,
-        "matches": [_describe_match(merged, match) for match in found.matches],
-        "next": found.following,
-        "more": found.more,
-        "timed_out": found.timed_out,
-    }
+    matches = [_show_match(merged, match) for match in found.matches]
+    return ShownMatches(
+        logs.attempt, merged.total, matches, found.following, more=found.more, timed_out=found.timed_out
+    )
 
 
-def _describe_match(merged: MergedLog, match: Match) -> dict[str, Any]:
+def _show_match(merged: MergedLog, match: Match) -> ShownMatch:
     lines = merged.logs[match.log].read(match.line, 1)
     text = lines[0].as_text if lines else ""
-    return {"n": match.number, "rank": merged.files[match.log].rank, "text": text[:_SHOWN]}
+    return ShownMatch(match.number, merged.files[match.log].rank, text[:_SHOWN])
 
 
 def find_lines(
@@ -292,10 +327,17 @@ _VALUES = re.compile(
 )
 
 
-def find_divergence(name: str, rank: int, attempt: int | None = None) -> dict[str, Any]:
+class Divergence(NamedTuple):
+    """A sentence, and the number ``n`` of a line in the merged order of all ranks, ``line`` in the rank's own log."""
+
+    sentence: str
+    n: int | None = None
+    line: int | None = None
+
+
+def find_divergence(name: str, rank: int, attempt: int | None = None) -> Divergence:
     """
-    Return in one ``sentence`` where the lines of a rank leave those of the others, and the number ``n`` of that line in
-    the merged order of all ranks, or None; ``line`` is its number in the rank's own log.
+    Return where the lines of a rank leave those of the others.
 
     Lines are compared without the numbers in them. Of many other ranks some are looked at. Raises NotFoundError,
     UsageError.
@@ -308,7 +350,7 @@ def find_divergence(name: str, rank: int, attempt: int | None = None) -> dict[st
     # Some that have said something, spread over all of them.
     peers = others[:: max(1, len(others) // _MOST_PEERS)][:_MOST_PEERS]
     if not peers:
-        return _tell(f"rank {label} has no other rank to be compared with", None, None)
+        return Divergence(f"rank {label} has no other rank to be compared with")
     deadline = time.monotonic() + LIMIT_S
     known: set[int] = set()
     for peer in peers:
@@ -317,34 +359,24 @@ def find_divergence(name: str, rank: int, attempt: int | None = None) -> dict[st
         if form not in known:
             shown = text.decode("utf-8", "replace").strip()
             shown = shown if len(shown) <= _SENTENCE_LETTERS else shown[:_SENTENCE_LETTERS] + "..."
-            return _tell(
-                f"rank {label} leaves the others at its line {line + 1}: {shown}",
-                merged.number_of(own, line),
-                line,
-            )
+            sentence = f"rank {label} leaves the others at its line {line + 1}: {shown}"
+            return Divergence(sentence, merged.number_of(own, line), line)
     if time.monotonic() > deadline:
-        return _tell(
-            f"rank {label} says what others say, as far as could be looked in {format_seconds(LIMIT_S)}",
-            None,
-            None,
-        )
+        looked = f"as far as could be looked in {format_seconds(LIMIT_S)}"
+        return Divergence(f"rank {label} says what others say, {looked}")
     return _tell_of_end(merged, own, peers)
 
 
-def _tell_of_end(merged: MergedLog, own: int, peers: list[int]) -> dict[str, Any]:
+def _tell_of_end(merged: MergedLog, own: int, peers: list[int]) -> Divergence:
     """Tell of a rank that says nothing of its own: whether it stopped before the others."""
     label, count = merged.files[own].label, merged.counts[own]
     most = sorted(merged.counts[peer] for peer in peers)[len(peers) // 2]
     if count >= most:
-        return _tell(f"rank {label} says what the others say", None, None)
+        return Divergence(f"rank {label} says what the others say")
     if not count:
-        return _tell(f"rank {label} has said nothing; the others have {most} lines", None, None)
+        return Divergence(f"rank {label} has said nothing; the others have {most} lines")
     sentence = f"rank {label} stops after line {count}; the others go on to line {most}"
-    return _tell(sentence, merged.number_of(own, count - 1), count - 1)
-
-
-def _tell(sentence: str, number: int | None, line: int | None) -> dict[str, Any]:
-    return {"sentence": sentence, "n": number, "line": line}
+    return Divergence(sentence, merged.number_of(own, count - 1), count - 1)
 
 
 def _read_forms(index: LineIndex, count: int, deadline: float) -> Iterator[tuple[int, int, bytes]]:

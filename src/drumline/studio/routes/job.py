@@ -99,12 +99,12 @@ _CHUNK = 1 << 18
 _LONGEST_PATH = 4096
 
 
-def look_at_code(request: Request) -> dict[str, Any]:
+def look_at_code(request: Request) -> job_files.FilesAt:
     path = query(request).text("path", "", _LONGEST_PATH)
     return job_files.look_at(request.path_params["name"], job_files.CODE, path)
 
 
-def look_at_files(request: Request) -> dict[str, Any]:
+def look_at_files(request: Request) -> job_files.FilesAt:
     asked = query(request)
     area = asked.choice("area", "outputs", job_files.AREAS)
     return job_files.look_at(request.path_params["name"], area, asked.text("path", "", _LONGEST_PATH))

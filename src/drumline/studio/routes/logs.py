@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from starlette.routing import Route
 
@@ -28,7 +28,7 @@ def _choose(request: Request) -> ChosenLogs:
     return ChosenLogs(asked.text("ranks"), asked.text("nodes"), asked.number("attempt", None, 0))
 
 
-def read_logs(request: Request) -> dict[str, Any]:
+def read_logs(request: Request) -> line_queries.ShownLines:
     asked = query(request)
     text, at = asked.text("q"), asked.text("at")
     return line_queries.read_lines(
@@ -43,7 +43,7 @@ def read_logs(request: Request) -> dict[str, Any]:
     )
 
 
-def search_logs(request: Request) -> dict[str, Any]:
+def search_logs(request: Request) -> line_queries.ShownMatches:
     asked = query(request)
     return line_queries.search_logs(
         request.path_params["name"],
@@ -55,7 +55,7 @@ def search_logs(request: Request) -> dict[str, Any]:
     )
 
 
-def find_divergence(request: Request) -> dict[str, Any]:
+def find_divergence(request: Request) -> line_queries.Divergence:
     asked = query(request)
     name, rank = request.path_params["name"], asked.number("rank", 0, 0)
     return line_queries.find_divergence(name, rank, asked.number("attempt", None, 0))

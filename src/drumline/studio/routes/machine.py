@@ -23,14 +23,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 
-def show_queue(request: Request) -> dict[str, Any]:
-    return queue_view.describe_queue()
-
-
-def list_nodes(request: Request) -> dict[str, Any]:
-    return queue_view.describe_nodes()
-
-
 def list_assets(request: Request) -> dict[str, Any]:
     asked = query(request)
     return asset_verbs.list_assets(asked.choice("kind", "", ("", *asset_verbs.KINDS)), asked.text("name"))
@@ -61,10 +53,6 @@ def _can_write(place: str) -> bool:
     return os.access(place, os.W_OK)
 
 
-def show_document(request: Request) -> dict[str, Any]:
-    return read_document()
-
-
 async def open_stream(request: Request) -> Response:
     wanted = query(request)
     jobs = await run_in_threadpool(lambda: wanted.jobs("jobs", _MOST_JOBS))
@@ -74,10 +62,10 @@ async def open_stream(request: Request) -> Response:
 
 
 ROUTES = [
-    Route("/queue", show_queue),
-    Route("/nodes", list_nodes),
+    Route("/queue", lambda _: queue_view.describe_queue()),
+    Route("/nodes", lambda _: queue_view.describe_nodes()),
     Route("/assets", list_assets),
     Route("/me", show_me),
-    Route("/openapi.json", show_document),
+    Route("/openapi.json", lambda _: read_document()),
     Route("/stream", open_stream),
 ]

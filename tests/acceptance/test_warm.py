@@ -88,7 +88,7 @@ def test_both_nodes_and_the_next_job_have_the_same_interpreter(packages, run, dr
     assert {one["pid"] for one in (*first, *second)} == {first[0]["pid"]}
     assert all(one["reused"] for one in second)
     (held,) = warm.warm_interpreters(str(drumline_home))
-    assert (held["pid"], held["used"]) == (first[0]["pid"], 8)
+    assert (held.pid, held.used) == (first[0]["pid"], 8)
     (socket,) = drumline_home.glob("warm/*/*/socket")
     assert stat.S_IMODE(socket.stat().st_mode) == 0o600
     assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700

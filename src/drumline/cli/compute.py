@@ -10,6 +10,7 @@ from drumline.cli import output
 from drumline.cli.arguments import Parser, add_name, add_output, add_set, get_name, parse_overrides, run_verb
 from drumline.cli.entity_flags import parse_tags
 from drumline.contract.errors import UsageError
+from drumline.contract.record import ABSENT
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -271,10 +272,10 @@ def _list_nodes(arguments: Namespace) -> int:
 
     found = computes.nodes(get_name(arguments, "compute"))
     columns: tuple[str, ...] = _NODE_COLUMNS
-    if any("free_cores" in node for node in found):
+    if any(node.free_cores is not ABSENT for node in found):
         columns = (*_NODE_COLUMNS[:-2], *_FREE_COLUMNS, *_NODE_COLUMNS[-2:])
     output.show(found, arguments.output, arguments.query, columns)
-    if any(node.get("free_cores", 0) is None for node in found):
+    if any(node.free_cores is None for node in found):
         said = "what is free is not known: that needs the right to list the pods of all namespaces"
         output.print_warnings([said])
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import ABSENT, NamedTuple
 
 if TYPE_CHECKING:
     import socket
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from drumline.contract.messages import Hello
     from drumline.contract.outcome import Outcome, RankOutcome
     from drumline.contract.plan import NodeShape, Plan
+    from drumline.contract.record import Absent
 
 
 TIME_LIMIT = "the engine's time limit"
@@ -172,6 +173,26 @@ class AgentStarter(Protocol):
     def clear(self) -> None:
         """Remove what was made for the agents. May be called twice."""
         return
+
+
+class ClusterNode(NamedTuple):
+    """
+    A node of a compute. ``jobs``: None where the engine does not say. Where jobs of others are seen, also what is free;
+    None where that is not known.
+    """
+
+    node: str | None
+    state: str
+    cores: float | None
+    gpus: int
+    memory_mb: int | None
+    reason: str | None = None
+    jobs: None = None
+    address: str | Absent | None = ABSENT
+    cores_in_use: int | Absent | None = ABSENT
+    free_cores: float | Absent | None = ABSENT
+    free_gpus: float | Absent | None = ABSENT
+    free_memory_mb: float | Absent | None = ABSENT
 
 
 class NodeFacts:
@@ -346,8 +367,5 @@ class Engine(Protocol):
         Return what is known of a compute now, as JSON can hold it. Raises EngineError when that cannot be found out.
         """
 
-    def list_nodes(self, compute: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """
-        List the nodes with node, state, cores, gpus, memory_mb, reason and jobs; where jobs of others are seen, also
-        free_cores, free_gpus and free_memory_mb, None where they are not known. Raises EngineError as ``describe``.
-        """
+    def list_nodes(self, compute: Mapping[str, Any]) -> list[ClusterNode]:
+        """List the nodes. Raises EngineError as ``describe``."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from drumline.contract.errors import SpecError, UsageError
+from drumline.contract.record import describe_record
 from drumline.control.machine import computes
 from drumline.sdk.operations import Operations, print_warnings
 from drumline.spec.registered.compute import Compute
@@ -60,7 +61,7 @@ class ComputeOperations(Operations):
 
     def list_nodes(self, name: str) -> Iterable[ComputeNode]:
         """List its nodes. Raises EngineError when the cluster does not answer."""
-        return [ComputeNode(facts) for facts in computes.nodes(name)]
+        return [ComputeNode(describe_record(node)) for node in computes.nodes(name)]
 
     def doctor(self, name: str = "local", *, nodes: int | None = None) -> Sequence[dict[str, Any]]:
         """
@@ -71,7 +72,7 @@ class ComputeOperations(Operations):
         """
         from drumline.control.upkeep.machine_doctor import examine_compute
 
-        return examine_compute(name, nodes, lambda _: None)
+        return [finding._asdict() for finding in examine_compute(name, nodes, lambda _: None)]
 
     def begin_create_or_update(self, compute: Compute) -> FinishedPoller[Compute]:
         """

@@ -319,7 +319,7 @@ def test_a_drained_node_goes_on_with_what_it_has(slurm):
         slurm.create("print('trained')", "next", **one_rank(resources={"instance_count": 1}))
         wait_until(lambda: "drained" in slurm.show("next")["reason"], what="the next to wait for a node")
         nodes = jobs_of_compute()
-        assert {node["reason"] for node in nodes} == {"repair"}
+        assert {node.reason for node in nodes} == {"repair"}
     finally:
         slurm.cluster.scontrol("update", "NodeName=e[1-4]", "State=RESUME")
     assert slurm.wait_for_end("next")["status"] == "Completed"

@@ -10,6 +10,7 @@ import pytest
 from drumline.contract.errors import EngineError, NotFoundError, PlanError, SpecError, UsageError
 from drumline.control.machine import computes
 from drumline.engines import engine_table
+from drumline.engines.base import ClusterNode
 from drumline.spec.registered.compute import AmlCompute, LocalCompute, SlurmCompute
 
 ARM = "/subscriptions/s/resourceGroups/g/providers/Microsoft.MachineLearningServices/workspaces/w/computes/"
@@ -34,7 +35,7 @@ class Engine:
         return {"partition": compute["partition"], "state": "UP"}
 
     def list_nodes(self, compute):
-        return [{"node": "n1", "state": "idle"}]
+        return [ClusterNode("n1", "idle", 1, 0, 1)]
 
 
 @pytest.fixture
@@ -226,7 +227,7 @@ def test_describe_without_an_answer_has_the_reason(gpu):
 
 
 def test_nodes_are_the_engines(gpu):
-    assert computes.nodes("gpu") == [{"node": "n1", "state": "idle"}]
+    assert computes.nodes("gpu") == [ClusterNode("n1", "idle", 1, 0, 1)]
 
 
 @pytest.mark.parametrize("text", [None, "", "local", "azureml:local", "azureml:LOCAL", "serverless"])
@@ -254,7 +255,7 @@ def test_a_name_that_nobody_attached_is_refused_once_something_is(gpu):
 def test_a_local_compute_is_told_from_none():
     computes.attach(LocalCompute(name="cpu-cluster"))
     assert computes.resolve("azureml:cpu-cluster").type == "local"
-    assert computes.nodes("cpu-cluster")[0]["cores"] >= 1
+    assert computes.nodes("cpu-cluster")[0].cores >= 1
     assert computes.describe("cpu-cluster")["local"]["cores"] >= 1
 
 

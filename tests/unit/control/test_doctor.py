@@ -17,6 +17,7 @@ from drumline.contract import process_identity
 from drumline.contract.folder import base_home, home
 from drumline.control.machine import computes
 from drumline.control.upkeep import machine_doctor
+from drumline.engines.base import ClusterNode
 from drumline.node.warm import pool_folder
 from drumline.spec.registered.compute import SlurmCompute
 from drumline.store.index import Index
@@ -170,7 +171,7 @@ def test_a_compute_whose_nodes_share_this_machine_is_this_machine(capsys):
 
 def test_of_a_cluster_the_free_nodes_are_checked(monkeypatch):
     states = ["idle", "mixed", "idle", "down*"]
-    monkeypatch.setattr(computes, "nodes", lambda _: [{"state": state} for state in states])
+    monkeypatch.setattr(computes, "nodes", lambda _: [ClusterNode("n", state, 1, 0, 1) for state in states])
     assert machine_doctor.choose_count(SlurmCompute(name="c")) == 2
     assert machine_doctor.choose_count(SlurmCompute(name="c", max_instances=1)) == 1
     states[:] = ["allocated"]

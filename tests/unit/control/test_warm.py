@@ -95,18 +95,18 @@ def test_those_of_all_pools_are_listed_used_last_first(pools):
     pools(ONE, kind="00000001")
     pools(TWO, kind="00000002")
     two, one = warm.warm_interpreters()
-    assert (one["pid"], one["program"], one["memory_bytes"], one["keeper"]) == (
+    assert (one.pid, one.program, one.memory_bytes, one.keeper) == (
         4711,
         "train.py",
         412_000_000,
         os.getpid(),
     )
-    assert (one["imported"], one["memory"], one["age"]) == (
+    assert (one.imported, one.memory, one.age) == (
         "torch, numpy, lightning, rich, ...",
         "393 MiB",
         "3m20s",
     )
-    assert (one["idle"], one["idle_s"], two["idle"], two["idle_s"]) == ("12s", 12.0, "in use", None)
+    assert (one.idle, one.idle_s, two.idle, two.idle_s) == ("12s", 12.0, "in use", None)
 
 
 def test_a_home_whose_path_is_longer_than_that_of_a_socket(pools, tmp_path, monkeypatch):
@@ -130,7 +130,7 @@ def test_all_are_stopped_or_one(pools, capsys):
     pool = pools(ONE, TWO)
     assert main(["warm", "stop", "--pid", "4712"]) == 0
     assert capsys.readouterr().err == "stopped warm interpreter 4712\n"
-    assert [one["pid"] for one in warm.warm_interpreters()] == [4711]
+    assert [one.pid for one in warm.warm_interpreters()] == [4711]
     assert main(["warm", "stop", "--pid", "4712"]) == 3
     assert "there is no warm interpreter 4712" in capsys.readouterr().err
     pool.held.append(TWO)
@@ -146,7 +146,7 @@ def test_one_that_is_gone_is_passed_over(pools, drumline_home):
         at = os.open(drumline_home / "warm" / process_identity.name_machine() / "00000001", os.O_RDONLY)
         left.bind(f"/proc/self/fd/{at}/socket")
         os.close(at)
-    assert [one["pid"] for one in warm.warm_interpreters()] == [4711]
+    assert [one.pid for one in warm.warm_interpreters()] == [4711]
     with pytest.raises(NotFoundError):
         warm.stop(1)
 

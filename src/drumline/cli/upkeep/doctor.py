@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_output, enter_workspace
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from drumline.cli.colour import Colour
+    from drumline.control.upkeep.machine_doctor import ShownFinding
 
 
 _COLOURS: dict[str, Colour] = {"ok": "green", "warning": "yellow", "error": "red"}
@@ -63,7 +64,7 @@ def _doctor(arguments: Namespace) -> int:
     if arguments.compute is not None:
         checks = machine_doctor.examine_compute(arguments.compute, arguments.nodes, output.tell)
         _show(checks, arguments)
-        return int(any(one["status"] == "error" for one in checks))
+        return int(any(one.status == "error" for one in checks))
     found = machine_doctor.examine_machine()
     if arguments.fix:
         for name, done in machine_doctor.fix(found).items():
@@ -73,21 +74,21 @@ def _doctor(arguments: Namespace) -> int:
     return int(any(one.status == "error" for one in found))
 
 
-def _show(checks: Sequence[dict[str, Any]], arguments: Namespace) -> None:
+def _show(checks: Sequence[ShownFinding], arguments: Namespace) -> None:
     if output.is_for_people(arguments.output, arguments.query):
         sys.stdout.write("".join(line + "\n" for line in format_checks(checks)))
         return
-    output.show({"checks": list(checks)}, arguments.output, arguments.query)
+    output.show({"checks": checks}, arguments.output, arguments.query)
 
 
-def format_checks(checks: Sequence[dict[str, Any]]) -> Iterator[str]:
+def format_checks(checks: Sequence[ShownFinding]) -> Iterator[str]:
     """Yield the lines of a table, with a remedy below its finding, and a line of counts."""
-    width = max(len(one["id"]) for one in checks)
+    width = max(len(one.id) for one in checks)
     for one in checks:
-        where = f"{one['node']}: " if one["node"] is not None else ""
-        status = paint(one["status"].ljust(7), _COLOURS[one["status"]])
-        yield f"{status}  {one['id'].ljust(width)}  {clean(where + one['finding'])}".rstrip()
-        if one["remedy"]:
-            yield " " * (11 + width) + clean(one["remedy"])
-    counts = {status: sum(one["status"] == status for one in checks) for status in ("error", "warning")}
+        where = f"{one.node}: " if one.node is not None else ""
+        status = paint(one.status.ljust(7), _COLOURS[one.status])
+        yield f"{status}  {one.id.ljust(width)}  {clean(where + one.finding)}".rstrip()
+        if one.remedy:
+            yield " " * (11 + width) + clean(one.remedy)
+    counts = {status: sum(one.status == status for one in checks) for status in ("error", "warning")}
     yield "; ".join(format_count(count, status) for status, count in counts.items())

@@ -81,7 +81,7 @@ def _list_frames(process: Mapping[str, Any]) -> list[str]:
     return [f"{process.get('name')}, state {process.get('state')}{where}"]
 
 
-class Frame(NamedTuple):
+class StackPlace(NamedTuple):
     file: str
     line: int
     function: str
@@ -92,7 +92,7 @@ class StackGroup(NamedTuple):
 
     ranks: list[int]
     odd: bool
-    frames: list[Frame]
+    frames: list[StackPlace]
     waits_for: str
     text: str
 
@@ -125,7 +125,7 @@ def group_stacks(name: str) -> StackGroups:
             sorted(map(int, ranks)),
             has_odd and place > 0,
             [
-                Frame(file, line, function)
+                StackPlace(file, line, function)
                 for process in processes
                 for file, line, function in process["frames"]
             ],

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from drumline.engines.base import ClusterNode
     from drumline.spec.registered.compute import AmlCompute, Compute
 
 
@@ -247,12 +248,12 @@ def describe(name: str) -> dict[str, Any]:
     return {**settings(compute), "reason": "", compute.type: facts}
 
 
-def nodes(name: str) -> list[dict[str, Any]]:
+def nodes(name: str) -> list[ClusterNode]:
     """List the nodes with state, cores, GPUs, memory and jobs. Raises NotFoundError, EngineError."""
     from drumline.engines.engine_table import engine
 
     compute = get(name)
-    return list(engine(compute.type).list_nodes(to_dict(compute)))
+    return engine(compute.type).list_nodes(to_dict(compute))
 
 
 def resolve(text: str | None) -> Compute | None:

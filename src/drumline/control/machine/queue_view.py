@@ -11,7 +11,7 @@ from drumline.contract import process_identity
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, base_home
 from drumline.contract.hiding import hide_in_job
-from drumline.contract.record import ABSENT, Absent, NamedTuple
+from drumline.contract.record import ABSENT, Absent, NamedTuple, describe_record
 from drumline.contract.words import format_count, format_duration
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import read_spec
@@ -185,7 +185,7 @@ def _ask(name: str) -> ComputeNodes:
     compute = computes.get(name)
     nodes, reason = [], ""
     try:
-        nodes = [{"compute": name, **node} for node in computes.nodes(name)]
+        nodes = [{"compute": name, **describe_record(node)} for node in computes.nodes(name)]
     except (DrumlineError, OSError) as error:
         reason = getattr(error, "message", "") or str(error)
     told = ComputeNodes(ComputeFacts(name, compute.type, compute.description or "", reason), nodes)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import process_identity, words
 from drumline.contract.errors import NodeError, NotFoundError
 from drumline.contract.folder import base_home
+from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_duration
 from drumline.linux import cgroups
 from drumline.node.warm import pool_folder
@@ -30,7 +31,28 @@ _LONGEST_ANSWER = 16 << 20
 _MODULES_SHOWN = 4
 
 
-def warm_interpreters(base: str = "") -> list[dict[str, Any]]:
+class HeldInterpreter(NamedTuple):
+    """A warm interpreter: first for people, then the same in numbers. ``keeper``: the process that holds it."""
+
+    pid: int | None
+    program: str
+    python: str
+    imported: str
+    memory: str | None
+    age: str
+    idle: str
+    used: int | None
+    modules: list[str]
+    import_s: float | None
+    memory_bytes: int | None
+    age_s: float | None
+    idle_s: float | None
+    idle_limit_s: float | None
+    users: int | None
+    keeper: int | None
+
+
+def warm_interpreters(base: str = "") -> list[HeldInterpreter]:
     """
     List the warm interpreters, used last first. ``base``: a base home; empty: that of the surroundings.
 
@@ -42,7 +64,7 @@ def warm_interpreters(base: str = "") -> list[dict[str, Any]]:
         held = answer.get("warm")
         known = [one for one in held if isinstance(one, dict)] if isinstance(held, list) else []
         found += [_describe(one, answer.get("pid"), limit) for one in known]
-    return sorted(found, key=lambda one: (one["idle_s"] or 0.0, one["age_s"] or 0.0))
+    return sorted(found, key=lambda one: (one.idle_s or 0.0, one.age_s or 0.0))
 
 
 def stop(pid: int | None = None, base: str = "") -> list[int]:
@@ -60,29 +82,26 @@ def stop(pid: int | None = None, base: str = "") -> list[int]:
     return sorted(stopped)
 
 
-def _describe(one: dict[str, Any], pool: object, limit: float | None) -> dict[str, Any]:
-    """Describe an interpreter: first for people, then the same in numbers."""
+def _describe(one: dict[str, Any], keeper: int | None, limit: float | None) -> HeldInterpreter:
     modules = [str(name) for name in one.get("modules") or ()]
     memory, age, idle = (_number(one.get(name)) for name in ("memory_bytes", "age_s", "idle_s"))
-    shown = modules[:_MODULES_SHOWN] + ["..."] * (len(modules) > _MODULES_SHOWN)
-    return {
-        "pid": one.get("pid"),
-        "program": str(one.get("program") or ""),
-        "python": str(one.get("python") or ""),
-        "imported": ", ".join(shown),
-        "memory": None if memory is None else words.format_size(int(memory)),
-        "age": format_duration(age),
-        "idle": "in use" if idle is None else format_duration(idle),
-        "used": one.get("ranks"),
-        "modules": modules,
-        "import_s": _number(one.get("import_s")),
-        "memory_bytes": None if memory is None else int(memory),
-        "age_s": age,
-        "idle_s": idle,
-        "idle_limit_s": limit,
-        "users": one.get("users"),
-        "keeper": pool,
-    }
+    size = None if memory is None else int(memory)
+    return HeldInterpreter(
+        *(one.get("pid"), str(one.get("program") or ""), str(one.get("python") or "")),
+        imported=", ".join(modules[:_MODULES_SHOWN] + ["..."] * (len(modules) > _MODULES_SHOWN)),
+        memory=None if size is None else words.format_size(size),
+        age=format_duration(age),
+        idle="in use" if idle is None else format_duration(idle),
+        used=one.get("ranks"),
+        modules=modules,
+        import_s=_number(one.get("import_s")),
+        memory_bytes=size,
+        age_s=age,
+        idle_s=idle,
+        idle_limit_s=limit,
+        users=one.get("users"),
+        keeper=keeper,
+    )
 
 
 def _number(value: object) -> float | None:

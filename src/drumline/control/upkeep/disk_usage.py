@@ -105,9 +105,8 @@ def _describe_cache() -> Row:
     from drumline.control.machine import data_cache
 
     shown, would = data_cache.show(), data_cache.prune_unused(0.0, dry_run=True)
-    files, size = int(shown["files"]), int(shown["size_bytes"])
-    left = files - int(would["files"])
-    return _row("data cache", files, left, size + int(shown["unfinished_bytes"]), int(would["size_bytes"]))
+    size, left = shown.size_bytes + shown.unfinished_bytes, shown.files - would.files
+    return _row("data cache", shown.files, left, size, would.size_bytes)
 
 
 def _describe_rest(roots: list[str]) -> Row:
@@ -126,7 +125,7 @@ def _describe_warm() -> Row:
         held = warm.warm_interpreters()
     except NodeError:
         held = []
-    memory = [(int(one["memory_bytes"] or 0), one["idle_s"] is not None) for one in held]
+    memory = [(one.memory_bytes or 0, one.idle_s is not None) for one in held]
     return _row(
         "warm interpreters",
         len(held),

@@ -14,6 +14,7 @@ from drumline.contract import process_identity, status
 from drumline.contract.errors import DrumlineError, UsageError
 from drumline.contract.folder import RunFolder, base_home, home
 from drumline.contract.outcome import fold
+from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count
 from drumline.control.jobs import ending, job_folders
 from drumline.control.jobs.ending import wait_for_end
@@ -27,7 +28,7 @@ from drumline.node.warm import pool_folder
 from drumline.store.index import Index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from drumline.spec.registered.compute import Compute
 
@@ -52,16 +53,22 @@ def choose_settings() -> dict[str, Any]:
     return {"paths": folders, "path": os.environ.get("PATH", ""), "home": base_home()}
 
 
-def describe(findings: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return findings (``Finding.to_json``) as doctor shows them: nodes by their names, where these are known."""
+class ShownFinding(NamedTuple):
+    """A finding as doctor shows it. ``node``: its name where that is known, else its number."""
+
+    id: str
+    status: str
+    node: str | int | None
+    finding: str
+    remedy: str
+
+
+def describe(findings: Iterable[Mapping[str, Any]]) -> list[ShownFinding]:
+    """Return findings (``Finding.to_json``) as doctor shows them."""
     return [
-        {
-            "id": one["id"],
-            "status": one["status"],
-            "node": one.get("host") or one["node"],
-            "finding": one["finding"],
-            "remedy": one["remedy"],
-        }
+        ShownFinding(
+            *(one["id"], one["status"], one.get("host") or one["node"], one["finding"], one["remedy"])
+        )
         for one in findings
     ]
 
@@ -181,7 +188,7 @@ _END_LIMIT_S = 10.0
 """For a job to end that is canceled."""
 
 
-def examine_compute(name: str, node_count: int | None, tell: Callable[[str], None]) -> list[dict[str, Any]]:
+def examine_compute(name: str, node_count: int | None, tell: Callable[[str], None]) -> list[ShownFinding]:
     """
     Check the nodes of a compute, and return the findings as ``describe`` does. ``node_count``: on how many; None: on
     those that are free. ``tell`` takes a line.
@@ -222,7 +229,7 @@ def examine_compute(name: str, node_count: int | None, tell: Callable[[str], Non
     if outcome.preflight is None:
         what = f"the nodes were not checked: job {folder.name} is {outcome.status}: {outcome.why}"
         remedy = f"drumline job show -n {folder.name}"
-        return [{"id": "job", "status": "error", "node": None, "finding": what, "remedy": remedy}]
+        return [ShownFinding("job", "error", None, what, remedy)]
     job_folders.set_archived(folder.name, archived=True)
     return describe(outcome.preflight.detail["findings"])
 
@@ -231,6 +238,6 @@ def choose_count(compute: Compute) -> int:
     """Return how many nodes to check: those of this machine, or those of a cluster that are free, one at least."""
     if compute.type == "local":
         return int(getattr(compute, "nodes", None) or _USUAL_NODES)
-    free = [one for one in computes.nodes(compute.name) if one.get("state") in ("idle", "ready")]
+    free = [one for one in computes.nodes(compute.name) if one.state in ("idle", "ready")]
     most = getattr(compute, "max_instances", None)
     return max(1, min(len(free), most or len(free)))

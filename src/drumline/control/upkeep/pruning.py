@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from drumline.contract import events as e
 from drumline.contract import process_identity
@@ -169,7 +169,7 @@ def _list_warm_pythons() -> list[str]:
     from drumline.control.machine import warm
 
     try:
-        return [str(one["python"]) for one in warm.warm_interpreters()]
+        return [one.python for one in warm.warm_interpreters()]
     except NodeError:
         return []
 
@@ -218,7 +218,6 @@ def measure(wanted: PruneFilter, choice: PruneChoice) -> Pruned:
     families = [_list_removed(family, wanted.parts) for family in choice.jobs]
     paths = [path for family in families for path in family]
     images = [stored_content.measure_image(one) for one in choice.environments]
-    data = _prune_data(wanted, dry_run=True)
     return Pruned(
         choice,
         {
@@ -226,7 +225,7 @@ def measure(wanted: PruneFilter, choice: PruneChoice) -> Pruned:
             "snapshots": _measure(choice.snapshots),
             "environments": _measure(choice.environments),
             "images": disk.Size(sum(images), sum(size > 0 for size in images)),
-            "data": disk.Size(int(data.get("size_bytes", 0)), int(data.get("files", 0))),
+            "data": _prune_data(wanted, dry_run=True),
         },
         tuple(map(_describe_job, choice.jobs, families)),
     )
@@ -253,12 +252,13 @@ def _measure(chosen: Sequence[Content]) -> Size:
     return disk.measure_unshared([one.path for one in chosen])._replace(files=len(chosen))
 
 
-def _prune_data(wanted: PruneFilter, *, dry_run: bool) -> dict[str, Any]:
+def _prune_data(wanted: PruneFilter, *, dry_run: bool) -> Size:
     if wanted.is_partial:
-        return {}
+        return disk.Size()
     from drumline.control.machine import data_cache
 
-    return data_cache.prune_unused(wanted.older_than_s, dry_run=dry_run)
+    removed = data_cache.prune_unused(wanted.older_than_s, dry_run=dry_run)
+    return disk.Size(removed.size_bytes, removed.files)
 
 
 def prune(wanted: PruneFilter, shown: PruneChoice) -> PruneChoice:

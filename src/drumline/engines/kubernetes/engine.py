@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome, RankOutcome
-    from drumline.engines.base import Nodes
+    from drumline.engines.base import ClusterNode, Nodes
     from drumline.engines.kubernetes.client import Api
 
 
@@ -165,7 +165,7 @@ class KubernetesEngine:
         with open_api(compute) as api:
             return {"version": api.version(), "server": api.server, "namespace": api.namespace}
 
-    def list_nodes(self, compute: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def list_nodes(self, compute: Mapping[str, Any]) -> list[ClusterNode]:
         """
         List the nodes of the cluster, and what is free where the user may see all pods. Raises EngineError, as where
         the user may not see nodes.

@@ -6,6 +6,7 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from drumline.engines.base import ClusterNode
 from drumline.engines.kubernetes import manifests
 
 if TYPE_CHECKING:
@@ -246,11 +247,8 @@ _BINARY = {f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", 1)}
 
 def describe_node(
     node: Mapping[str, Any], gpu_resource: str, taken: Mapping[str, Mapping[str, float]] | None = None
-) -> dict[str, Any]:
-    """
-    Return a node with the keys of ``Engine.list_nodes``. ``taken``: as of ``sum_requests``; None where that is not
-    known.
-    """
+) -> ClusterNode:
+    """Return a node. ``taken``: as of ``sum_requests``; None where that is not known."""
     status = node.get("status", {})
     has = status.get("allocatable") or {}
     ready: Mapping[str, Any] = next(
@@ -267,18 +265,17 @@ def describe_node(
         left = round(max(amount(has.get(resource, "0")) - used, 0.0) / unit, 2)
         return int(left) if unit > 1 or left.is_integer() else left
 
-    return {
-        "node": node["metadata"]["name"],
-        "state": state,
-        "cores": int(amount(has.get("cpu", "0"))),
-        "gpus": int(amount(has.get(gpu_resource, "0"))),
-        "memory_mb": int(amount(has.get("memory", "0"))) >> 20,
-        "free_cores": free("cpu"),
-        "free_gpus": free(gpu_resource),
-        "free_memory_mb": free("memory", 1 << 20),
-        "reason": None if state == "ready" else ready.get("message"),
-        "jobs": None,
-    }
+    return ClusterNode(
+        node=node["metadata"]["name"],
+        state=state,
+        cores=int(amount(has.get("cpu", "0"))),
+        gpus=int(amount(has.get(gpu_resource, "0"))),
+        memory_mb=int(amount(has.get("memory", "0"))) >> 20,
+        reason=None if state == "ready" else ready.get("message"),
+        free_cores=free("cpu"),
+        free_gpus=free(gpu_resource),
+        free_memory_mb=free("memory", 1 << 20),
+    )
 
 
 def sum_requests(pods: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:

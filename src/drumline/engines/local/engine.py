@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from drumline.contract.installed_mpi import Mpi
     from drumline.contract.outcome import Outcome, RankOutcome
     from drumline.contract.plan import Plan
-    from drumline.engines.base import Nodes
+    from drumline.engines.base import ClusterNode, Nodes
 
 
 class LocalEngine:
@@ -129,14 +128,10 @@ class LocalEngine:
     def describe(self, compute: Mapping[str, Any]) -> dict[str, Any]:
         return {"cores": len(resources.cores()), "gpus": len(resources.gpus())}
 
-    def list_nodes(self, compute: Mapping[str, Any]) -> list[dict[str, Any]]:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        facts = {"memory_mb": memory >> 20, "reason": "", "jobs": None}
-        if compute.get("isolation"):
-            from drumline.engines.local.isolation import needs
+    def list_nodes(self, compute: Mapping[str, Any]) -> list[ClusterNode]:
+        from drumline.engines.local.isolation import needs
 
-            return needs.list_nodes(compute, {"state": "up", **self.describe({}), **facts})
-        return [{"node": os.uname().nodename, "state": "up", **self.describe(compute), **facts}]
+        return needs.list_nodes(compute)
 
 
 def _open_agent(folder: RunFolder, node: int) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import secrets as job_secrets
 from drumline.contract.errors import EngineError, NotFoundError
 from drumline.contract.plan import NodeShape, Plan
-from drumline.engines.base import Nodes
+from drumline.engines.base import ClusterNode, Nodes
 from drumline.engines.local import resources
 from drumline.engines.slurm import options
 from drumline.engines.slurm.batch_job import BatchJob, SlurmAllocation, SlurmFacts, SlurmPreemption
@@ -208,11 +208,11 @@ class SlurmEngine:
         partition = slurm.partition(name) if name else None
         if not partition:
             return facts
-        states = Counter(node["state"] for node in self.list_nodes(compute))
+        states = Counter(node.state for node in self.list_nodes(compute))
         limits = {"state": partition.get("State"), "time_limit": partition.get("MaxTime")}
         return {**facts, **limits, "nodes": dict(sorted(states.items()))}
 
-    def list_nodes(self, compute: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def list_nodes(self, compute: Mapping[str, Any]) -> list[ClusterNode]:
         """List the nodes of the compute's partitions. Raises EngineError."""
         slurm = open_slurm(compute)
         wanted = {one for one in str(compute.get("partition") or "").split(",") if one}
@@ -234,19 +234,18 @@ def _split_secrets(folder: RunFolder, text: str) -> dict[str, str]:
     return {job_secrets.VARIABLE: masked}
 
 
-def _node(fields: Mapping[str, str]) -> dict[str, Any]:
+def _node(fields: Mapping[str, str]) -> ClusterNode:
     reason = fields.get("Reason", "")
-    return {
-        "node": fields.get("NodeName"),
-        "state": fields.get("State", "").lower(),
-        "cores": _number(fields.get("CPUTot")),
-        "cores_in_use": _number(fields.get("CPUAlloc")),
-        "gpus": sum(map(int, re.findall(r"\bgpu(?::[^:,()]+)?:(\d+)", fields.get("Gres", "")))),
-        "memory_mb": _number(fields.get("RealMemory")),
-        "address": fields.get("NodeAddr"),
-        "reason": None if reason in ("", "none") else reason,
-        "jobs": None,
-    }
+    return ClusterNode(
+        node=fields.get("NodeName"),
+        state=fields.get("State", "").lower(),
+        cores=_number(fields.get("CPUTot")),
+        gpus=sum(map(int, re.findall(r"\bgpu(?::[^:,()]+)?:(\d+)", fields.get("Gres", "")))),
+        memory_mb=_number(fields.get("RealMemory")),
+        reason=None if reason in ("", "none") else reason,
+        address=fields.get("NodeAddr"),
+        cores_in_use=_number(fields.get("CPUAlloc")),
+    )
 
 
 def _number(text: str | None) -> int | None:

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 
+def show_queue(_request: Request) -> queue_view.MachineQueue:
+    return queue_view.describe_queue()
+
+
+def show_nodes(_request: Request) -> queue_view.AllNodes:
+    return queue_view.describe_nodes()
+
+
 def list_assets(request: Request) -> dict[str, Any]:
     asked = query(request)
     return asset_verbs.list_assets(asked.choice("kind", "", ("", *asset_verbs.KINDS)), asked.text("name"))
@@ -34,6 +42,7 @@ _MOST_JOBS = 16
 
 
 def show_me(request: Request) -> dict[str, Any]:
+    """Return who looks, at which home, and whether jobs can be changed there."""
     return {
         "version": __version__,
         "user": user(),
@@ -62,8 +71,8 @@ async def open_stream(request: Request) -> Response:
 
 
 ROUTES = [
-    Route("/queue", lambda _: queue_view.describe_queue()),
-    Route("/nodes", lambda _: queue_view.describe_nodes()),
+    Route("/queue", show_queue),
+    Route("/nodes", show_nodes),
     Route("/assets", list_assets),
     Route("/me", show_me),
     Route("/openapi.json", lambda _: read_document()),

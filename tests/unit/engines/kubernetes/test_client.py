@@ -103,7 +103,7 @@ def test_the_nodes_of_a_cluster(server, kubeconfig):
     server.answers["GET", "/api/v1/nodes"] = (200, {"items": [NODE]})
     server.answers["GET", "/api/v1/pods"] = (200, {"items": []})
     (node,) = ENGINE.list_nodes({})
-    assert (node["node"], node["state"], node["cores"], node["gpus"], node["memory_mb"]) == (
+    assert (node.node, node.state, node.cores, node.gpus, node.memory_mb) == (
         "e1",
         "ready, cordoned",
         3,
@@ -125,8 +125,7 @@ def test_what_is_free_on_the_nodes(server, kubeconfig):
     # It runs between the two questions.
     server.answers["GET", "/api/v1/pods"] = [(200, {"items": pods[:1]}), (200, {"items": pods})]
     (node,) = ENGINE.list_nodes({})
-    free = [node[name] for name in ("free_cores", "free_gpus", "free_memory_mb")]
-    assert free == [2.42, 1, 15360]
+    assert (node.free_cores, node.free_gpus, node.free_memory_mb) == (2.42, 1, 15360)
     assert [one["fieldSelector"] for one in server.words[1:]] == [
         "status.phase=Pending",
         "status.phase=Running",

@@ -647,8 +647,8 @@ def test_a_compute_and_its_nodes(slurm):
         "nodes": {"down*": 1, "idle": 1},
     }
     first, second = SlurmEngine().list_nodes({"partition": "main"})
-    assert (first["gpus"], first["cores"], first["cores_in_use"], first["reason"]) == (6, 8, 2, None)
-    assert (second["gpus"], second["cores"], second["reason"]) == (4, None, "disk full")
+    assert (first.gpus, first.cores, first.cores_in_use, first.reason) == (6, 8, 2, None)
+    assert (second.gpus, second.cores, second.reason) == (4, None, "disk full")
     assert len(SlurmEngine().list_nodes({})) == 3
     assert SlurmEngine().describe({})["partition"] == "main"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import EngineError, PlanError
 from drumline.contract.plan import NodeShape
+from drumline.engines.base import ClusterNode
 from drumline.engines.local import resources
 from drumline.engines.local.isolation import batches, inside
 from drumline.engines.local.isolation.carrier import NOTE
@@ -157,14 +158,17 @@ def check_plan(plan: Plan) -> list[str]:
     return warnings
 
 
-def list_nodes(compute: Mapping[str, Any], facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """List the nodes of a compute, as ``Engine.list_nodes``."""
+def list_nodes(compute: Mapping[str, Any]) -> list[ClusterNode]:
+    """List the nodes of a compute of this machine: itself, or its isolated nodes."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    counts = (len(resources.cores()), len(resources.gpus()), memory >> 20)
+    machine = ClusterNode(os.uname().nodename, "up", *counts, reason="")
     isolation = read_isolation(compute)
-    assert isolation is not None, "asked of isolated nodes alone"
-    own = dict(facts)
+    if isolation is None:
+        return [machine]
     if isolation.cpus is not None:
-        own["cores"] = isolation.cpus
+        machine = machine._replace(cores=isolation.cpus)
     if isolation.memory_bytes is not None:
-        own["memory_mb"] = isolation.memory_bytes >> 20
+        machine = machine._replace(memory_mb=isolation.memory_bytes >> 20)
     count = int(compute.get("nodes") or 1)
-    return [{"node": isolation.host(node), "address": address_of(node), **own} for node in range(count)]
+    return [machine._replace(node=isolation.host(node), address=address_of(node)) for node in range(count)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
 PERMISSIONS = "rcwdl"
 """Read, create, write, delete, list: as Azure abbreviates them, in its order."""
@@ -54,7 +54,7 @@ def sign(key: bytes, container: str, permissions: str, seconds: float, blob: str
 
 
 def check(
-    key: bytes, query: Sequence[tuple[str, str]], container: str, blob: str, permissions: str
+    key: bytes, query: Mapping[str, str], container: str, blob: str, permissions: str
 ) -> frozenset[str]:
     """
     Return the permissions that the signature of a request gives.
@@ -62,28 +62,25 @@ def check(
     ``blob``: what is asked for, in a list its prefix. ``permissions``: of which it must give one; empty: any will do.
     Raises BlobError.
     """
-    fields = {name: value for name, value in query if name in SAS_FIELDS}
-    if sum(name in SAS_FIELDS for name, _ in query) != len(fields):
-        raise BlobError(403, "AuthenticationFailed", "a field of the signature is there twice")
-    scope = {"c": "", "d": _find_folder(blob, fields.get("sdd", "")), "b": blob}.get(fields.get("sr", ""), "")
-    wanted = _compute(key, fields, container, scope)
-    if not hmac.compare_digest(wanted.encode(), fields.get("sig", "").encode("utf-8", "surrogatepass")):
+    scope = {"c": "", "d": _find_folder(blob, query.get("sdd", "")), "b": blob}.get(query.get("sr", ""), "")
+    wanted = _compute(key, query, container, scope)
+    if not hmac.compare_digest(wanted.encode(), query.get("sig", "").encode("utf-8", "surrogatepass")):
         raise BlobError(
             403, "AuthenticationFailed", "the signature does not fit: it is missing, cut or for another"
         )
-    if fields["se"] <= _format_moment(time.time()):
-        raise BlobError(403, "AuthenticationFailed", f"the signature was good until {fields['se']}")
-    given = frozenset(fields["sp"])
+    if query["se"] <= _format_moment(time.time()):
+        raise BlobError(403, "AuthenticationFailed", f"the signature was good until {query['se']}")
+    given = frozenset(query["sp"])
     if permissions and not given & set(permissions):
         raise BlobError(
             403,
             "AuthorizationPermissionMismatch",
-            f"the signature gives {fields['sp']!r}, which is not enough for this",
+            f"the signature gives {query['sp']!r}, which is not enough for this",
         )
     return given
 
 
-def _compute(key: bytes, fields: dict[str, str], container: str, blob: str) -> str:
+def _compute(key: bytes, fields: Mapping[str, str], container: str, blob: str) -> str:
     # As JSON, in which no value can pass for two.
     signed = json.dumps([*(fields.get(name, "") for name in _FIELDS), container, blob])
     digest = hmac.new(key, b"drumline blobs " + signed.encode(), hashlib.sha256).digest()

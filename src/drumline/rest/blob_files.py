@@ -268,12 +268,24 @@ def _make_state(container: Container) -> str:
     return state
 
 
+def _remove_leftovers(uploads: str) -> None:
+    """Remove what nobody has gone on with for a day."""
+    with contextlib.suppress(OSError), os.scandir(uploads) as entries:
+        for entry in entries:
+            if entry.stat(follow_symlinks=False).st_mtime < time.time() - _KEPT_S:
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+                else:
+                    os.unlink(entry.path)
+
+
 class PartialBlob:
     """A file that is being written, with the MD5 of what was written to it. Methods raise OSError."""
 
     def __init__(self, container: Container) -> None:
         uploads = os.path.join(_make_state(container), "uploads")
         private_folder(uploads)
+        _remove_leftovers(uploads)
         self.container = container
         self.path = os.path.join(uploads, os.urandom(8).hex() + PARTIAL)
         self.file = os.fdopen(create_file(self.path, 0o600), "wb", buffering=0)
@@ -387,14 +399,3 @@ def _blocks_of(container: Container, name: str) -> str:
 
 def drop_blocks(container: Container, name: str) -> None:
     shutil.rmtree(_blocks_of(container, name), ignore_errors=True)
-
-
-def remove_leftovers(container: Container) -> None:
-    """Remove what uploads have left that nobody has gone on with for a day."""
-    with contextlib.suppress(OSError), os.scandir(os.path.join(container.state_folder, "uploads")) as entries:
-        for entry in entries:
-            if entry.stat(follow_symlinks=False).st_mtime < time.time() - _KEPT_S:
-                if entry.is_dir(follow_symlinks=False):
-                    shutil.rmtree(entry.path, ignore_errors=True)
-                else:
-                    os.unlink(entry.path)

@@ -17,7 +17,6 @@ import hashlib
 import os
 import re
 import sys
-import time
 import uuid
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -57,7 +56,6 @@ _DRAINED_S = 30.0
 _MOST_LISTED = 5000
 _MOST_METADATA = 8192
 _MOST_RANGE_WITH_MD5 = 4 << 20
-_SWEPT_EVERY_S = 3600.0
 
 _RANGE = re.compile(r"bytes=([0-9]{1,18})-([0-9]{0,18})")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -66,7 +64,7 @@ _NOT_XML = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _CONTENT_HEADER = re.compile(r"x-ms-blob-(cache-control|content-(type|encoding|language|disposition|md5))")
 _UNSUPPORTED = re.compile(
     r"if-(un)?modified-since|x-ms-(if-tags|lease-id|copy-source.*|source-.*|encryption-.*|content-crc64|tags"
-    r"|structured-.*|access-tier|immutability-.*|legal-hold)"
+    r"|structured-.*|range-get-content-crc64|access-tier|immutability-.*|legal-hold)"
 )
 """Headers that change what a request means, in ways that are not known here."""
 
@@ -129,12 +127,11 @@ async def _choose(
     find_container: Callable[[str], AnyContainer | None], key: bytes, request: Request
 ) -> Response:
     container, name = request.path_params["container"], request.path_params.get("blob", "")
-    pairs = parse_qsl(request.url.query, keep_blank_values=True)
-    query = dict(pairs)
+    query = dict(parse_qsl(request.url.query, keep_blank_values=True))
     comp = query.get("comp", "")
     operation = _OPERATIONS.get((request.method, query.get("restype", ""), comp, bool(name)))
     about = query.get("prefix", "") if comp == "list" else name
-    permissions = blob_access.check(key, pairs, container, about, operation.permissions if operation else "")
+    permissions = blob_access.check(key, query, container, about, operation.permissions if operation else "")
     if operation is None:
         raise _not_supported(f"{request.method} of a {'blob' if name else 'container'} with comp={comp!r}")
     unknown = {
@@ -215,7 +212,6 @@ def _add(parent: ET.Element, tag: str, text: str = "") -> ET.Element:
 async def _receive(call: _Call, container: Container) -> PartialBlob:
     """Return a body in a file, whose MD5 is that of the request, if it has one. Raises BlobError, OSError."""
     _check_length(call, _MOST_BLOB)
-    await _run(_sweep, container)
     partial: PartialBlob = await _run(PartialBlob, container)
     try:
         piece = bytearray()
@@ -230,17 +226,6 @@ async def _receive(call: _Call, container: Container) -> PartialBlob:
         partial.discard()
         raise
     return partial
-
-
-_swept: dict[str, float] = {}
-
-
-def _sweep(container: Container) -> None:
-    """Remove what is left of uploads, once an hour."""
-    now = time.monotonic()
-    if now - _swept.get(container.state_folder, -_SWEPT_EVERY_S) >= _SWEPT_EVERY_S:
-        _swept[container.state_folder] = now
-        blob_files.remove_leftovers(container)
 
 
 async def _read_chunks(request: Request) -> AsyncIterator[bytes]:

@@ -26,7 +26,6 @@ pytest.importorskip("starlette")
 import uvicorn
 from starlette.applications import Starlette
 
-from drumline.rest import blob_files
 from drumline.rest.blob_access import sign
 from drumline.rest.blob_files import Container, JobContainer, open_datastore
 from drumline.rest.blobs import PREFIX, make_routes
@@ -157,6 +156,25 @@ def test_a_range_is_read(served, name, asked, status, body, place):
         assert answer.body == body
 
 
+def test_the_md5_of_a_range_is_that_of_the_range(served):
+    served.put("a", b"0123456789", {"content-md5": to_md5(b"0123456789")})
+    part = served.ask("GET", "a", headers={"x-ms-range": "bytes=2-4", "x-ms-range-get-content-md5": "true"})
+    assert (part.headers["content-md5"], part.headers["x-ms-blob-content-md5"]) == (
+        to_md5(b"234"),
+        to_md5(b"0123456789"),
+    )
+    assert "content-md5" not in served.ask("GET", "a", headers={"x-ms-range": "bytes=2-4"}).headers
+
+
+def test_a_range_of_a_blob_that_has_changed_is_refused(served):
+    """The client reads a large blob in ranges, and names the ETag of the first."""
+    etag = served.put("a", b"first").headers["etag"]
+    assert served.ask("GET", "a", headers={"range": "bytes=0-1", "if-match": etag}).status == 206
+    served.put("a", b"second")
+    answer = served.ask("GET", "a", headers={"range": "bytes=2-3", "if-match": etag})
+    assert answer.code == (412, "ConditionNotMet")
+
+
 def test_an_empty_blob_has_no_range(served):
     served.put("a", b"")
     assert served.ask("GET", "a", headers={"x-ms-range": "bytes=0-9"}).code == (416, "InvalidRange")
@@ -183,6 +201,7 @@ def test_a_blob_that_is_not_to_be_replaced_stays(served):
     assert answer.code == (409, "BlobAlreadyExists")
     served.put_block("a", "1", b"third")
     assert served.commit("a", "1", headers={"if-none-match": "*"}).code == (409, "BlobAlreadyExists")
+    assert served.files() == ["a"]
     assert served.put("a", b"fourth", sas=sign(KEY, "data", "c", 60)).code == (409, "BlobAlreadyExists")
     assert served.ask("GET", "a").body == b"first"
 
@@ -301,6 +320,9 @@ def test_a_container_that_is_not_there_is_a_404(served):
 def test_what_is_not_supported_is_refused_with_a_sentence(served):
     served.put("a")
     answers = [
+        served.ask("GET", "a", headers={"if-none-match": "*"}),
+        served.ask("GET", "a", headers={"x-ms-range": "bytes=0-1", "x-ms-range-get-content-crc64": "true"}),
+        served.put("a", headers={"if-match": "*"}),
         served.ask("POST", "a"),
         served.ask("PUT", "a", comp="lease"),
         served.ask("GET", "a", snapshot="2026"),
@@ -475,7 +497,7 @@ def test_uploads_that_nobody_goes_on_with_are_removed_after_a_day(served):
     old.append(uploads / hashlib.sha256(b"old").hexdigest())
     for path in old:
         os.utime(path, (0, 0))
-    blob_files.remove_leftovers(Container(str(served.folder)))
+    served.put("another")
     assert not any(path.exists() for path in old)
     assert served.commit("new", "1").status == 201
 

@@ -220,9 +220,10 @@ def _adopt_item(value: Any) -> Any:
     """Return a value of a choice; the mappings in a mapping are further search spaces."""
     if not isinstance(value, dict):
         return _plain(value)
+    inside = {name: ours(inner) for name, inner in value.items()}
     return {
-        name: to_expression(name, inner) if isinstance(inner, dict) else inner
-        for name, inner in value.items()
+        name: to_expression(name, inner) if isinstance(inner, (dict, ParameterExpression)) else inner
+        for name, inner in inside.items()
     }
 
 

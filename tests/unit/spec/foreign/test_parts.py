@@ -9,6 +9,7 @@ from drumline.entities import Environment, JobResourceConfiguration, SshJobServi
 from drumline.exceptions import ValidationException
 from drumline.spec.foreign import translate_object
 from drumline.spec.foreign_parts import is_foreign, ours, read_attribute
+from drumline.sweep import Randint
 
 
 def theirs(name, /, roots=(object,), module="azure.ai.ml.entities._any", **fields):
@@ -20,6 +21,13 @@ def theirs(name, /, roots=(object,), module="azure.ai.ml.entities._any", **field
 def test_a_part_becomes_ours_with_the_same_fields():
     found = ours(theirs("PyTorchDistribution", type="pytorch", process_count_per_instance=4))
     assert found == PyTorchDistribution(process_count_per_instance=4)
+
+
+def test_search_spaces_within_a_choice_are_ours_too():
+    module = "azure.ai.ml.entities._job.sweep.search_space"
+    depth = theirs("Randint", module=module, type="randint", upper=4)
+    choice = ours(theirs("Choice", module=module, type="choice", values=[1, {"net": "deep", "depth": depth}]))
+    assert choice.values == [1, {"net": "deep", "depth": Randint(upper=4)}]
 
 
 def test_a_class_made_from_one_of_theirs_is_taken_too():

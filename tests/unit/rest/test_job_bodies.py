@@ -265,7 +265,9 @@ def test_what_is_written_is_read_as_the_same_job(kind, properties):
 
 def test_a_pipeline_that_is_written_is_read_as_the_same_job():
     values = read(PIPELINE)
-    again = read_job("j", write_job(describe("pipeline", values), WORKSPACE, PAGES), find_code)
+    body = write_job(describe("pipeline", values), WORKSPACE, PAGES)
+    assert body["properties"]["jobs"]["a"]["limits"] == {"job_limits_type": "Command", "timeout": "PT60S"}
+    again = read_job("j", body, find_code)
     assert to_dict(load(again)) == to_dict(load(values))
 
 

@@ -27,7 +27,8 @@ whole = registry.GATHERERS["cpu"]
 def gather_cpu(settings):
     # Agents are forks of this process, and so are their checkers.
     facts = whole(settings)
-    return {**facts, "product": "0x1p+1" if settings["address"] == "127.0.0.2" and FAULT else "0x1p+0"}
+    is_odd = settings["address"] == "127.0.0.2" and FAULT
+    return facts._replace(product="0x1p+1" if is_odd else "0x1p+0")
 
 
 registry.GATHERERS["cpu"] = gather_cpu

@@ -17,9 +17,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import FAILED, LATE
-from drumline.checks.links import Links
+from drumline.checks.links import LinkFacts, Links
 from drumline.checks.registry import GATHERERS
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import NamedTuple, describe_record
 from drumline.linux import kernel
 
 if TYPE_CHECKING:
@@ -54,24 +54,24 @@ def serve(peer: socket.socket, node: int, address: str) -> None:
                 # Late, so that it is as old as its message when that is read.
                 answer |= {"clock": {"time": time.time()}, "links": {"port": links.port}}
             else:
-                answer = _connect(request, links)
+                answer = describe_record(_connect(request, links))
             peer.sendall(json.dumps({"part": request["part"], "facts": answer}).encode() + b"\n")
     links.close()
 
 
-def _connect(request: Mapping[str, Any], links: Links) -> dict[str, Any]:
+def _connect(request: Mapping[str, Any], links: Links) -> LinkFacts:
     deadline = time.monotonic() + float(request["deadline_s"])
     places = {int(node): (str(place[0]), int(place[1])) for node, place in request["places"].items()}
     peers = {node: places[node] for node in request["peers"] if node in places}
     connected = links.connect_to_all(peers, request["connect_s"])
-    reached = {one["node"] for one in connected if not one["error"]}
+    reached = {one.node for one in connected if not one.error}
     rounds = [one if one in reached or one not in peers else -1 for one in request["rounds"]]
     began, waited = time.monotonic(), _read_wait_s()
     received = links.measure(rounds, places, deadline)
     waited = _read_wait_s() - waited
     # A process that had to wait for a core tells of that, and not of its links.
     busy = waited / max(time.monotonic() - began, 1e-3)
-    return {"connected": connected, "received": received, "busy": round(busy, 3)}
+    return LinkFacts(connected, received, round(busy, 3))
 
 
 def _read_wait_s() -> float:
@@ -131,7 +131,7 @@ def _be_gatherer(gather_group: Gatherer, settings: Mapping[str, Any], writing: i
     try:
         kernel.become_helper(parent, kept=writing)
         try:
-            facts = gather_group(settings)
+            facts = describe_record(gather_group(settings))
         except Exception as error:  # noqa: BLE001 - a fact that cannot be had is told, and ends nothing
             facts = {FAILED: f"{type(error).__name__}: {error}"}
         with open(writing, "wb", closefd=False) as file:

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import find_odd
+from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count, format_seconds, format_size
 from drumline.linux import cgroups
 
@@ -22,14 +23,17 @@ _SIZE = 24
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, and nothing is made in it
 
 
-def gather_cpu(_: Mapping[str, Any], root: str = "/sys/fs/cgroup") -> dict[str, Any]:
-    """Return the cores that this process may use, the time of a Python to start, and a number all CPUs agree on."""
-    return {
-        "cores": len(os.sched_getaffinity(0)),
-        "quota": _read_quota(root),
-        "spawn_s": _time_spawn(),
-        "product": _multiply(),
-    }
+class CpuFacts(NamedTuple):
+    """The cores that a process may use, the time of a Python to start, and a number all CPUs agree on."""
+
+    cores: int
+    quota: float | None
+    spawn_s: float
+    product: str
+
+
+def gather_cpu(_: Mapping[str, Any], root: str = "/sys/fs/cgroup") -> CpuFacts:
+    return CpuFacts(len(os.sched_getaffinity(0)), _read_quota(root), _time_spawn(), _multiply())
 
 
 def _time_spawn() -> float:
@@ -53,18 +57,28 @@ def _multiply() -> str:
     return float(sum(map(sum, product))).hex()
 
 
+class MemoryFacts(NamedTuple):
+    """The bytes of memory, what is free of it, the limit of the control group, and the size of /dev/shm."""
+
+    total: int
+    available: int
+    limit: int | None
+    shared: str = ""
+    shared_total: int = 0
+    shared_error: str = ""
+
+
 def gather_memory(
     _: Mapping[str, Any], shared: str = SHARED_MEMORY, root: str = "/sys/fs/cgroup"
-) -> dict[str, Any]:
-    """Return the bytes of memory, what is free of it, the limit of the control group, and the size of /dev/shm."""
+) -> MemoryFacts:
     rows = dict(_read_rows("/proc/meminfo"))
-    facts: dict[str, Any] = {"total": rows.get("MemTotal", 0), "available": rows.get("MemAvailable", 0)}
-    facts.update(limit=_read_memory_limit(root), shared=shared)
+    total, available = rows.get("MemTotal", 0), rows.get("MemAvailable", 0)
+    facts = MemoryFacts(total, available, _read_memory_limit(root), shared)
     try:
         about = os.statvfs(shared)
     except OSError as error:
-        return {**facts, "shared_error": error.strerror or str(error)}
-    return {**facts, "shared_total": about.f_blocks * about.f_frsize}
+        return facts._replace(shared_error=error.strerror or str(error))
+    return facts._replace(shared_total=about.f_blocks * about.f_frsize)
 
 
 def _read_rows(path: str) -> Iterator[tuple[str, int]]:
@@ -126,29 +140,29 @@ _MEMORY_SHARE = 0.9
 
 
 def judge_cores(node: NodeReport) -> Iterator[Finding]:
-    facts = node.get("cpu")
+    facts = node.find("cpu", CpuFacts)
     if not facts:
         return
-    quota, wanted = facts.get("quota"), node.demand.cores
-    cores = min(facts["cores"], quota or facts["cores"])
+    quota, wanted = facts.quota, node.demand.cores
+    cores = min(facts.cores, quota or facts.cores)
     if wanted and cores + 0.01 < wanted:
-        is_quota = quota and quota < facts["cores"]
+        is_quota = quota and quota < facts.cores
         how = f"a control group allows {quota:g}" if is_quota else "its affinity says so"
         yield node.warning(
             f"{cores:g} of {format_count(wanted, 'core')} that the job was given can be used: {how}",
             "ask for fewer cores or ranks per node, or raise the limit",
         )
-    elif quota and not wanted and quota + 0.01 < facts["cores"]:
+    elif quota and not wanted and quota + 0.01 < facts.cores:
         yield node.warning(
-            f"a control group allows the time of {quota:g} cores, and programs see {facts['cores']}",
+            f"a control group allows the time of {quota:g} cores, and programs see {facts.cores}",
             "set OMP_NUM_THREADS, or raise the limit: threads beyond it wait for each other",
         )
     else:
-        yield node.ok(format_count(facts["cores"], "core"))
+        yield node.ok(format_count(facts.cores, "core"))
 
 
 def compare_starts(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
-    times = [(node, float(node.get("cpu")["spawn_s"])) for node in nodes if node.get("cpu")]
+    times = [(node, facts.spawn_s) for node in nodes if (facts := node.find("cpu", CpuFacts))]
     usual = (
         sorted(seconds for _, seconds in times)[(len(times) - 1) // 2] if times else 0.0
     )  # The lower median.
@@ -161,7 +175,11 @@ def compare_starts(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
 
 
 def compare_arithmetic(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
-    for node, own, usual, others in find_odd(nodes, lambda node: node.get("cpu").get("product")):
+    def read(node: NodeReport) -> str:
+        facts = node.find("cpu", CpuFacts)
+        return facts.product if facts else ""
+
+    for node, own, usual, others in find_odd(nodes, read):
         yield node.error(
             f"its CPU computes {own} where {others} compute {usual}",
             "take the node out of service: its results cannot be trusted",
@@ -169,12 +187,12 @@ def compare_arithmetic(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
 
 
 def judge_memory(node: NodeReport) -> Iterator[Finding]:
-    facts, wanted = node.get("memory"), node.demand.memory_bytes
-    if not facts.get("total"):
+    facts, wanted = node.find("memory", MemoryFacts), node.demand.memory_bytes
+    if not facts or not facts.total:
         return
-    limit = min(facts["limit"] or facts["total"], facts["total"])
+    limit = min(facts.limit or facts.total, facts.total)
     # Of the whole machine.
-    available = min(facts["available"], limit)
+    available = min(facts.available, limit)
     if limit < _MEMORY_SHARE * wanted:
         yield node.warning(
             f"its memory is limited to {format_size(limit)}, and the job was given {format_size(wanted)}",
@@ -186,24 +204,28 @@ def judge_memory(node: NodeReport) -> Iterator[Finding]:
             f"{_END_USERS}, or have Slurm count memory",
         )
     elif available < min(limit // 10, 1 << 30):
-        what = f"{format_size(available)} of {format_size(facts['total'])} memory is available: others use the rest"
+        what = (
+            f"{format_size(available)} of {format_size(facts.total)} memory is available: others use the rest"
+        )
         yield node.warning(what, _END_USERS)
     else:
         yield node.ok(f"{format_size(available)} of {format_size(limit)} available")
 
 
 def judge_shared_memory(node: NodeReport) -> Iterator[Finding]:
-    facts = node.get("memory")
-    if facts.get("shared_error"):
+    facts = node.find("memory", MemoryFacts)
+    if not facts:
+        return
+    if facts.shared_error:
         yield node.warning(
-            f"there is no {facts['shared']}: {facts['shared_error']}",
+            f"there is no {facts.shared}: {facts.shared_error}",
             "mount a tmpfs on /dev/shm; DataLoader workers, NCCL and MPI share memory there",
         )
-    elif "shared_total" in facts:
+    elif facts.shared:
         # The least that DataLoader workers and NCCL of so many ranks were seen to need.
         wanted = max(_SHARED_LEAST, _SHARED_PER_RANK * node.demand.ranks)
-        has = f"{facts['shared']} has {format_size(facts['shared_total'])}"
-        if facts["shared_total"] < wanted:
+        has = f"{facts.shared} has {format_size(facts.shared_total)}"
+        if facts.shared_total < wanted:
             yield node.warning(
                 f"{has}, and {format_size(wanted)} is advisable for {format_count(node.demand.ranks, 'rank')}",
                 "remount it larger (mount -o remount,size=2G /dev/shm), or set shm_size of the container or node",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import NamedTuple, list_types, read_record
 from drumline.contract.words import format_seconds
 
 if TYPE_CHECKING:
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from typing import Literal
 
     Status = Literal["ok", "warning", "error"]
+
+_Facts = TypeVar("_Facts")
 
 LATE = "late"
 """The fact of a group whose gatherer was not done in time; its value is the deadline in seconds."""
@@ -66,6 +68,13 @@ class NodeReport(NamedTuple):
         """Return the facts of a group; empty where they could not be had."""
         facts = self.facts.get(group) or {}
         return {} if LATE in facts or FAILED in facts else facts
+
+    def find(self, group: str, kind: type[_Facts]) -> _Facts | None:
+        """Return the facts of a group as a record; None where they could not be had. Others of it are left out."""
+        facts = self.get(group)
+        known = {name: facts[name] for name in list_types(kind) if name in facts}
+        found: _Facts | None = read_record(kind, known) if facts else None
+        return found
 
     def find_deadline(self, group: str) -> float | None:
         """Return the seconds after which the facts of a group were given up; None: they were not."""

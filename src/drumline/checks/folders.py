@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import find_odd
 from drumline.checks.software import find_python
+from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_seconds, format_size
 
 if TYPE_CHECKING:
@@ -23,24 +24,36 @@ _VISIBLE_S = 0.5
 """For a network file system to show on this node what was made on another."""
 
 
-def gather_disk(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return for each folder what is free of it, and how long 1 MiB takes to be on the disk."""
-    return {"folders": [_try_folder(name, path) for name, path in dict(settings.get("paths", {})).items()]}
+class TriedFolder(NamedTuple):
+    """What is free of a folder, and how long 1 MiB takes to be on the disk. ``inodes``: None where none are counted."""
+
+    name: str
+    path: str
+    error: str = ""
+    free: int = 0
+    total: int = 0
+    inodes: int | None = None
+    write_s: float = 0.0
 
 
-def _try_folder(name: str, path: str) -> dict[str, Any]:
+class DiskFacts(NamedTuple):
+    folders: list[TriedFolder]
+
+
+def gather_disk(settings: Mapping[str, Any]) -> DiskFacts:
+    return DiskFacts([_try_folder(name, path) for name, path in dict(settings.get("paths", {})).items()])
+
+
+def _try_folder(name: str, path: str) -> TriedFolder:
     path = path or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - whatever it is, it is what ranks use
-    found: dict[str, Any] = {"name": name, "path": path, "error": ""}
     try:
         about = os.statvfs(path)
-        found["free"] = about.f_bavail * about.f_frsize
-        found["total"] = about.f_blocks * about.f_frsize
         # A file system that counts no inodes says 0 of 0.
-        found["inodes"] = about.f_favail if about.f_files else None
-        found["write_s"] = _time_write(path)
+        inodes = about.f_favail if about.f_files else None
+        free, total = about.f_bavail * about.f_frsize, about.f_blocks * about.f_frsize
+        return TriedFolder(name, path, "", free, total, inodes, _time_write(path))
     except OSError as error:
-        found["error"] = error.strerror or str(error)
-    return found
+        return TriedFolder(name, path, error.strerror or str(error))
 
 
 def _time_write(folder: str) -> float:
@@ -59,21 +72,30 @@ def _time_write(folder: str) -> float:
     return round(time.monotonic() - began, 3)
 
 
-def gather_shared(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return of each path that all nodes need whether it is there, and its inode."""
-    return {"paths": [_wait_for_path(path) for path in settings.get("shared", ())]}
+class SharedPath(NamedTuple):
+    path: str
+    error: str
+    inode: int | None
 
 
-def _wait_for_path(path: str) -> dict[str, Any]:
+class SharedFacts(NamedTuple):
+    """Of each path that all nodes need whether it is there, and its inode."""
+
+    paths: list[SharedPath]
+
+
+def gather_shared(settings: Mapping[str, Any]) -> SharedFacts:
+    return SharedFacts([_wait_for_path(path) for path in settings.get("shared", ())])
+
+
+def _wait_for_path(path: str) -> SharedPath:
     began = time.monotonic()
     while True:
         try:
-            about = os.stat(path)
+            return SharedPath(path, "", os.stat(path).st_ino)
         except OSError as error:
             if time.monotonic() - began > _VISIBLE_S:
-                return {"path": path, "error": error.strerror or str(error), "inode": None}
-        else:
-            return {"path": path, "error": "", "inode": about.st_ino}
+                return SharedPath(path, error.strerror or str(error), None)
         # A network file system shows a new entry when its folder is read again.
         with contextlib.suppress(OSError):
             os.listdir(os.path.dirname(path))
@@ -85,14 +107,20 @@ _LIBRARY = "lib/python3*/*-packages/torch/lib/libtorch_cpu.so"
 """Below the folder of a Python, in an environment or a system."""
 
 
-def gather_library(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the bytes a second at which the first 16 MiB of PyTorch's largest library are read."""
+class LibraryFacts(NamedTuple):
+    """The bytes a second at which the first 16 MiB of PyTorch's largest library are read."""
+
+    path: str = ""
+    rate: int | None = None
+
+
+def gather_library(settings: Mapping[str, Any]) -> LibraryFacts:
     python = find_python(settings)
     folder = os.path.dirname(os.path.dirname(python)) if python else ""
     # The ranks' Python may be another version than this one.
     found = glob.glob(os.path.join(glob.escape(folder), _LIBRARY)) if folder else []
     if not found:
-        return {"path": "", "rate": None}
+        return LibraryFacts()
     path = sorted(found)[0]
     began = time.monotonic()
     with open(path, "rb", buffering=0) as file:
@@ -102,7 +130,7 @@ def gather_library(settings: Mapping[str, Any]) -> dict[str, Any]:
             if not data:
                 break
             size += len(data)
-    return {"path": path, "rate": int(size / max(time.monotonic() - began, 1e-6))}
+    return LibraryFacts(path, int(size / max(time.monotonic() - began, 1e-6)))
 
 
 _FREE_LEAST = 1 << 30
@@ -119,28 +147,30 @@ def judge_disk(node: NodeReport) -> Iterator[Finding]:
             f"writing to its folders takes longer than {format_seconds(deadline_s)}",
             "look for a file system that hangs: df, mount, dmesg",
         )
-    for folder in node.get("disk").get("folders", ()):
-        yield _judge_folder(node, folder, f"the {folder['name']} {folder['path']}")
+    facts = node.find("disk", DiskFacts)
+    for folder in facts.folders if facts else ():
+        yield _judge_folder(node, folder, f"the {folder.name} {folder.path}")
 
 
-def _judge_folder(node: NodeReport, folder: Mapping[str, Any], where: str) -> Finding:
-    if folder["error"]:
-        what = f"{where} cannot be written to: {folder['error']}"
+def _judge_folder(node: NodeReport, folder: TriedFolder, where: str) -> Finding:
+    if folder.error:
+        what = f"{where} cannot be written to: {folder.error}"
         return node.error(what, "free space there, or mend its rights")
-    if folder["free"] < min(_FREE_LEAST, folder["total"] // 10):
-        what = f"{where} has {format_size(folder['free'])} left"
+    if folder.free < min(_FREE_LEAST, folder.total // 10):
+        what = f"{where} has {format_size(folder.free)} left"
         return node.warning(what, "free space there: drumline df, drumline prune")
-    if folder["inodes"] is not None and folder["inodes"] < _INODES_LEAST:
-        what = f"{where} has room for {folder['inodes']} files"
+    if folder.inodes is not None and folder.inodes < _INODES_LEAST:
+        what = f"{where} has room for {folder.inodes} files"
         return node.warning(what, "remove files there: df -i shows inodes")
-    if folder["write_s"] > _WRITE_S:
-        what = f"writing 1 MiB to {where} took {format_seconds(folder['write_s'])}"
+    if folder.write_s > _WRITE_S:
+        what = f"writing 1 MiB to {where} took {format_seconds(folder.write_s)}"
         return node.warning(what, "move it to a faster disk, or look for what keeps the disk busy")
-    return node.ok(f"the {folder['name']} has {format_size(folder['free'])} left")
+    return node.ok(f"the {folder.name} has {format_size(folder.free)} left")
 
 
 def judge_library(node: NodeReport) -> Iterator[Finding]:
-    rate = node.get("library").get("rate")
+    facts = node.find("library", LibraryFacts)
+    rate = facts.rate if facts else None
     if node.find_deadline("library") is not None or (rate is not None and rate < _LIBRARY_RATE):
         how = f"at {format_size(rate)}/s" if rate else "too slowly to be measured"
         yield node.warning(
@@ -157,14 +187,19 @@ def compare_shared_paths(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
             yield node.warning(
                 "its shared folders do not answer", "look for a mount that hangs: mount, dmesg"
             )
-        for path in node.get("shared").get("paths", ()):
-            paths.append(path["path"])
-            if path["error"]:
-                yield node.error(f"{path['path']} is not there: {path['error']}", remedy)
+        for path in _list_paths(node):
+            paths.append(path.path)
+            if path.error:
+                yield node.error(f"{path.path} is not there: {path.error}", remedy)
     for name in dict.fromkeys(paths):
         for node, _, _, others in find_odd(nodes, lambda node, name=name: _find_inode(node, name)):  # type: ignore[misc]
             yield node.warning(f"{name} is another folder than on {others}", remedy)
 
 
 def _find_inode(node: NodeReport, name: str) -> int | None:
-    return next((path["inode"] for path in node.get("shared").get("paths", ()) if path["path"] == name), None)
+    return next((path.inode for path in _list_paths(node) if path.path == name), None)
+
+
+def _list_paths(node: NodeReport) -> list[SharedPath]:
+    facts = node.find("shared", SharedFacts)
+    return facts.paths if facts else []

@@ -7,6 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import compare
+from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count
 from drumline.linux import cgroups
 
@@ -22,27 +23,49 @@ _GPU_FIELDS = (
 )  # fmt: skip
 
 
-def gather_gpus(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the GPUs that nvidia-smi lists; none where there is no such program."""
+class GpuFacts(NamedTuple):
+    """The GPUs that nvidia-smi lists, with its names of fields; none where there is no such program."""
+
+    program: str = ""
+    gpus: Sequence[dict[str, str]] = ()
+    error: str = ""
+
+
+def gather_gpus(settings: Mapping[str, Any]) -> GpuFacts:
     import shutil
 
     program = shutil.which("nvidia-smi", path=settings.get("path"))
     if program is None:
-        return {"program": "", "gpus": []}
+        return GpuFacts()
     query = [program, "--query-gpu=" + ",".join(_GPU_FIELDS), "--format=csv,noheader,nounits"]
     done = subprocess.run(query, check=False, capture_output=True, text=True, errors="replace")  # noqa: S603 - no text of others
     if done.returncode != 0:
         said = (done.stdout + done.stderr).strip().splitlines()
-        return {"program": program, "gpus": [], "error": said[0] if said else f"exit code {done.returncode}"}
+        return GpuFacts(program, error=said[0] if said else f"exit code {done.returncode}")
     gpus = []
     for line in done.stdout.splitlines():
         values = [word.strip() for word in line.split(",")]
         if len(values) == len(_GPU_FIELDS):
             gpus.append(dict(zip(_GPU_FIELDS, values)))
-    return {"program": program, "gpus": gpus}
+    return GpuFacts(program, gpus)
 
 
-def gather_infiniband(_: Mapping[str, Any], root: str = "/sys/class/infiniband") -> dict[str, Any]:
+class AdapterPort(NamedTuple):
+    """A port of an InfiniBand or RoCE adapter. ``gids``: how many it has."""
+
+    device: str
+    port: str
+    state: str
+    rate: str
+    link: str
+    gids: int
+
+
+class InfinibandFacts(NamedTuple):
+    ports: list[AdapterPort]
+
+
+def gather_infiniband(_: Mapping[str, Any], root: str = "/sys/class/infiniband") -> InfinibandFacts:
     """Return the ports of InfiniBand and RoCE adapters, active or not."""
     found = []
     for device in cgroups.list_folder(root):
@@ -53,16 +76,16 @@ def gather_infiniband(_: Mapping[str, Any], root: str = "/sys/class/infiniband")
                 for one in cgroups.list_folder(os.path.join(place, "gids"))
             ]
             found.append(
-                {
-                    "device": device,
-                    "port": port,
-                    "state": cgroups.read_text(os.path.join(place, "state")).partition(":")[2].strip(),
-                    "rate": cgroups.read_text(os.path.join(place, "rate")),
-                    "link": cgroups.read_text(os.path.join(place, "link_layer")) or "InfiniBand",
-                    "gids": sum(bool(gid.replace(":", "").strip("0")) for gid in gids),
-                }
+                AdapterPort(
+                    device,
+                    port,
+                    state=cgroups.read_text(os.path.join(place, "state")).partition(":")[2].strip(),
+                    rate=cgroups.read_text(os.path.join(place, "rate")),
+                    link=cgroups.read_text(os.path.join(place, "link_layer")) or "InfiniBand",
+                    gids=sum(bool(gid.replace(":", "").strip("0")) for gid in gids),
+                )
             )
-    return {"ports": found}
+    return InfinibandFacts(found)
 
 
 _GPU_MEMORY_MIB = 500
@@ -70,14 +93,14 @@ _ACTIVE = "ACTIVE"
 
 
 def judge_gpus(node: NodeReport) -> Iterator[Finding]:
-    facts = node.get("gpus")
+    facts = node.find("gpus", GpuFacts)
     if not facts:
         return
-    gpus, wanted = facts["gpus"], node.demand.gpus
-    if facts.get("error"):
+    gpus, wanted = facts.gpus, node.demand.gpus
+    if facts.error:
         say = node.error if wanted else node.warning
-        yield say(f"nvidia-smi fails: {facts['error']}", "look at dmesg; restart the driver or the node")
-    elif len(gpus) < wanted and facts["program"]:
+        yield say(f"nvidia-smi fails: {facts.error}", "look at dmesg; restart the driver or the node")
+    elif len(gpus) < wanted and facts.program:
         yield node.error(
             f"{format_count(len(gpus), 'GPU')} of the {wanted} that the job was given answer",
             "look for XID errors in dmesg, and restart the node",
@@ -109,32 +132,38 @@ def _find_faults(gpu: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def compare_drivers(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
     def read(node: NodeReport) -> str:
-        return ", ".join(dict.fromkeys(gpu["driver_version"] for gpu in node.get("gpus").get("gpus", ())))
+        facts = node.find("gpus", GpuFacts)
+        return ", ".join(dict.fromkeys(gpu["driver_version"] for gpu in facts.gpus)) if facts else ""
 
     remedy = "install the same driver on all nodes, with a fabric manager of the same version"
     return compare(nodes, read, "its NVIDIA driver is", remedy)
 
 
+def list_ports(node: NodeReport) -> list[AdapterPort]:
+    """Return the ports of a node's InfiniBand and RoCE adapters; none where they could not be had."""
+    facts = node.find("infiniband", InfinibandFacts)
+    return facts.ports if facts else []
+
+
 def judge_infiniband(node: NodeReport) -> Iterator[Finding]:
-    for port in node.get("infiniband").get("ports", ()):
-        name = f"{port['device']} port {port['port']}"
-        if port["state"] != _ACTIVE:
+    for port in list_ports(node):
+        name = f"{port.device} port {port.port}"
+        if port.state != _ACTIVE:
             yield node.warning(
-                f"{name} is {port['state'] or 'in no state'}, not {_ACTIVE}",
+                f"{name} is {port.state or 'in no state'}, not {_ACTIVE}",
                 "check the cable, the switch and the subnet manager (ibstat)",
             )
-        elif port["link"] == "Ethernet" and not port["gids"]:
+        elif port.link == "Ethernet" and not port.gids:
             yield node.warning(f"{name} has no GID", "give its interface an address")
 
 
 def compare_infiniband(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
     def name_devices(node: NodeReport) -> str:
-        facts = node.get("infiniband")
-        return ", ".join(port["device"] for port in facts["ports"]) or "none" if facts else ""
+        names = ", ".join(port.device for port in list_ports(node))
+        return names or ("none" if node.get("infiniband") else "")
 
     def name_rates(node: NodeReport) -> str:
-        ports = node.get("infiniband").get("ports", ())
-        return ", ".join(port["rate"] for port in ports if port["state"] == _ACTIVE)
+        return ", ".join(port.rate for port in list_ports(node) if port.state == _ACTIVE)
 
     for what, read in (("devices", name_devices), ("rates", name_rates)):
         remedy = "set NCCL_IB_HCA by node, or make the adapters alike"

@@ -18,6 +18,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Optional
 
 from drumline.checks.findings import Finding, name_node
+from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_link, format_seconds
 
 if TYPE_CHECKING:
@@ -95,6 +96,41 @@ _HEADER_BYTES = 28
 _PROBES = 3
 
 
+class TriedPeer(NamedTuple):
+    """A connection to a node that was tried: the seconds it took, or why it did not work."""
+
+    node: int
+    error: str = ""
+    seconds: float = 0.0
+
+
+class ReceivedLink(NamedTuple):
+    """
+    What arrives from a node. ``seconds``: of a byte there and back. ``stalled``: small packets came, and no large one
+    does. ``lost_packet``: the size of packets that were lost when small ones arrived.
+    """
+
+    node: int
+    error: str = ""
+    seconds: float = 0.0
+    mtu: int = 0
+    bytes_per_s: int = 0
+    stalled: bool = False
+    lost_packet: int = 0
+
+
+class LinkFacts(NamedTuple):
+    """The links of a node. ``busy``: the part of the time in which it waited for a core."""
+
+    connected: Sequence[TriedPeer] = ()
+    received: Sequence[ReceivedLink] = ()
+    busy: float = 0.0
+
+
+def _read_links(node: NodeReport) -> LinkFacts:
+    return node.find("connections", LinkFacts) or LinkFacts()
+
+
 class Links:
     """Listens for the other nodes, and connects to them."""
 
@@ -109,17 +145,17 @@ class Links:
     def port(self) -> int:
         return int(self._server.getsockname()[1])
 
-    def connect_to_all(self, places: Mapping[int, Place], timeout_s: float) -> list[dict[str, Any]]:
-        """Connect to each of these nodes at once; return the seconds it took, or why it did not work."""
+    def connect_to_all(self, places: Mapping[int, Place], timeout_s: float) -> list[TriedPeer]:
+        """Connect to each of these nodes at once."""
         poller = select.poll()
         waiting: dict[int, tuple[int, socket.socket]] = {}
-        found: dict[int, dict[str, Any]] = {}
+        found: dict[int, TriedPeer] = {}
         began = time.monotonic()
         for node, place in places.items():
             peer = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             problem = peer.connect_ex(place)
             if problem not in (0, errno.EINPROGRESS):
-                found[node] = {"node": node, "error": os.strerror(problem)}
+                found[node] = TriedPeer(node, os.strerror(problem))
                 peer.close()
                 continue
             waiting[peer.fileno()] = (node, peer)
@@ -129,17 +165,17 @@ class Links:
                 node, peer = waiting.pop(descriptor)
                 poller.unregister(descriptor)
                 problem = peer.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-                found[node] = {"node": node, "error": os.strerror(problem) if problem else ""}
-                found[node]["seconds"] = round(time.monotonic() - began, 6)
+                why, seconds = os.strerror(problem) if problem else "", round(time.monotonic() - began, 6)
+                found[node] = TriedPeer(node, why, seconds)
                 peer.close()
         for node, peer in waiting.values():
-            found[node] = {"node": node, "error": f"no answer within {format_seconds(timeout_s)}"}
+            found[node] = TriedPeer(node, f"no answer within {format_seconds(timeout_s)}")
             peer.close()
         return [found[node] for node in sorted(found)]
 
     def measure(
         self, rounds: Sequence[int], places: Mapping[int, Place], deadline: float
-    ) -> list[dict[str, Any]]:
+    ) -> list[ReceivedLink]:
         """
         Measure what arrives from the partner of each round; -1: there is none. ``deadline``: in monotonic seconds,
         after which no round begins.
@@ -156,7 +192,7 @@ class Links:
                     received.append(self._receive(partner))
                     self._send(places[partner])
             except OSError as error:
-                received.append({"node": partner, "error": error.strerror or str(error)})
+                received.append(ReceivedLink(partner, error.strerror or str(error)))
         return received
 
     def close(self) -> None:
@@ -186,16 +222,15 @@ class Links:
                 if time.monotonic() < until:
                     select.select([peer], [], [], until - time.monotonic())
 
-    def _receive(self, partner: int) -> dict[str, Any]:
+    def _receive(self, partner: int) -> ReceivedLink:
         with self._accept(partner) as peer:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer.settimeout(_PARTNER_S)
-            found: dict[str, Any] = {"node": partner, "error": "", "seconds": _ping(peer)}
-            found["mtu"] = _read_path_mtu(peer)
+            seconds, mtu = _ping(peer), _read_path_mtu(peer)
             peer.settimeout(_STALL_S)
-            found.update(_count(peer))
-            found["lost_packet"] = self._find_lost(partner)
-            return found
+            rate = _count(peer)
+            lost = self._find_lost(partner)
+            return ReceivedLink(partner, "", seconds, mtu, rate or 0, rate is None, lost)
 
     def _send_datagrams(self, place: Place, size: int) -> None:
         """Send packets of that size, and small ones behind them, which say so. Both may be refused or lost."""
@@ -267,13 +302,13 @@ def _ping(peer: socket.socket) -> float:
     return round(min(times), 6)
 
 
-def _count(peer: socket.socket) -> dict[str, Any]:
-    """Return the bytes a second that arrive; ``stalled``: small packets came, and no large one does."""
+def _count(peer: socket.socket) -> Optional[int]:
+    """Return the bytes a second that arrive; None: small packets came, and no large one does."""
     buffer = bytearray(1 << 18)
     try:
         size = peer.recv_into(buffer)
     except socket.timeout:
-        return {"bytes_per_s": 0, "stalled": True}
+        return None
     began = last = time.monotonic()
     first, before, total = 0.0, size, 0
     peer.settimeout(WINDOW_S)
@@ -290,8 +325,8 @@ def _count(peer: socket.socket) -> dict[str, Any]:
     except socket.timeout:
         last = time.monotonic()
     if not total:
-        return {"bytes_per_s": int(before / max(last - began, WINDOW_S)), "stalled": False}
-    return {"bytes_per_s": int(total / (last - first)), "stalled": False}
+        return int(before / max(last - began, WINDOW_S))
+    return int(total / (last - first))
 
 
 def _read_path_mtu(peer: socket.socket) -> int:
@@ -319,10 +354,10 @@ def compare_connections(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
     failed: dict[int, dict[int, str]] = defaultdict(dict)
     tried: dict[int, set[int]] = defaultdict(set)
     for node in nodes:
-        for peer in node.get("connections").get("connected", ()):
-            tried[peer["node"]].add(node.node)
-            if peer["error"]:
-                failed[peer["node"]][node.node] = peer["error"]
+        for peer in _read_links(node).connected:
+            tried[peer.node].add(node.node)
+            if peer.error:
+                failed[peer.node][node.node] = peer.error
     for target, sources in sorted(failed.items()):
         # A link that is slow or loses packets does not answer in time either; that ends no job.
         status: Status = "warning" if all(why.startswith(_NO_ANSWER) for why in sources.values()) else "error"
@@ -339,15 +374,13 @@ def compare_connections(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
 
 def compare_packets(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
     for node in nodes:
-        for link in node.get("connections").get("received", ()):
-            source = name_node(link["node"], nodes)
+        for link in _read_links(node).received:
+            source = name_node(link.node, nodes)
             what = ""
-            if link.get("lost_packet"):
-                what = (
-                    f"packets of {link['lost_packet']} bytes from {source} do not arrive, and small ones do"
-                )
-            elif link.get("stalled"):
-                mtu = f" (MTU {link['mtu']})" if link.get("mtu") else ""
+            if link.lost_packet:
+                what = f"packets of {link.lost_packet} bytes from {source} do not arrive, and small ones do"
+            elif link.stalled:
+                mtu = f" (MTU {link.mtu})" if link.mtu else ""
                 what = f"small packets of {source} arrive, and large ones do not{mtu}"
             if what:
                 remedy = "give all interfaces and switches between them the same MTU, or let ICMP pass"
@@ -356,7 +389,7 @@ def compare_packets(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
 
 def compare_links(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
     # The others had no core while they measured.
-    idle = [node for node in nodes if node.get("connections").get("busy", 0.0) < _BUSY_SHARE]
+    idle = [node for node in nodes if _read_links(node).busy < _BUSY_SHARE]
     numbers = {node.node for node in idle}
     rates = {link: rate for link, rate in read_rates(nodes).items() if numbers.issuperset(link)}
     if len(rates) < 2:
@@ -397,10 +430,10 @@ def _find_median(rates: Sequence[int]) -> float:
 def read_rates(nodes: Sequence[NodeReport]) -> dict[tuple[int, int], int]:
     """Return the bytes a second by link, from node to node; a link that was not measured is left out."""
     return {
-        (link["node"], node.node): link["bytes_per_s"]
+        (link.node, node.node): link.bytes_per_s
         for node in nodes
-        for link in node.get("connections").get("received", ())
-        if link.get("bytes_per_s")
+        for link in _read_links(node).received
+        if link.bytes_per_s
     }
 
 
@@ -408,13 +441,13 @@ def list_links(nodes: Sequence[NodeReport], most: int) -> list[dict[str, Any]]:
     """List the links that were measured, by their nodes, with the seconds of a byte there and back."""
     links = [
         {
-            "from": link["node"],
+            "from": link.node,
             "to": node.node,
-            "bytes_per_s": link["bytes_per_s"],
-            "seconds": link.get("seconds") or None,
+            "bytes_per_s": link.bytes_per_s,
+            "seconds": link.seconds or None,
         }
         for node in nodes
-        for link in node.get("connections").get("received", ())
-        if link.get("bytes_per_s")
+        for link in _read_links(node).received
+        if link.bytes_per_s
     ]
     return sorted(links, key=lambda link: (link["from"], link["to"]))[:most]

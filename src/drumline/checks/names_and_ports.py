@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import Finding, list_nodes
 from drumline.contract import process_identity
+from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_ms, format_seconds
 from drumline.linux import cgroups, interfaces, ports
 
@@ -29,69 +30,93 @@ _DEFAULT_PORT = 29500
 """Of PyTorch, for programs that choose none."""
 
 
-def gather_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+class LookUp(NamedTuple):
+    """A look-up of a name, or of an ``address``."""
+
+    name: str
+    ipv4: Sequence[str] = ()
+    ipv6: Sequence[str] = ()
+    error: str = ""
+    seconds: float = 0.0
+    address: str = ""
+
+
+class LookUps(NamedTuple):
+    looked_up: list[LookUp]
+
+
+def gather_names(settings: Mapping[str, Any]) -> LookUps:
     """Look up the own host name and those of the other nodes, until one takes long; each with its seconds."""
     own = socket.gethostname()
     names = [own, *(name for name in settings.get("host_names", ()) if name != own)]
-    return {"host": own, "looked_up": _look_up_until_slow(names, _look_up)}
+    return _look_up_until_slow(names, _look_up)
 
 
-def gather_reverse(settings: Mapping[str, Any]) -> dict[str, Any]:
+def gather_reverse(settings: Mapping[str, Any]) -> LookUps:
     """
     Look up the names of the other nodes' addresses, until one takes long; each with its seconds.
 
     A group of its own: where no server answers, each takes many seconds, which are not to cost the facts of names.
     """
-    return {"looked_up": _look_up_until_slow(settings.get("addresses", ()), _look_up_address)}
+    return _look_up_until_slow(settings.get("addresses", ()), _look_up_address)
 
 
-def _look_up_until_slow(
-    asked: Iterable[str], look_up: Callable[[str], dict[str, Any]]
-) -> list[dict[str, Any]]:
+def _look_up_until_slow(asked: Iterable[str], look_up: Callable[[str], LookUp]) -> LookUps:
     """Return what was found. One that is slow is enough to tell of: the next ones would be, too."""
-    found: list[dict[str, Any]] = []
+    found: list[LookUp] = []
     for one in list(asked)[:MOST_NAMES]:
         found.append(look_up(one))
-        if found[-1]["seconds"] > _SLOW_LOOK_UP_S:
+        if found[-1].seconds > _SLOW_LOOK_UP_S:
             break
-    return found
+    return LookUps(found)
 
 
-def _look_up(name: str) -> dict[str, Any]:
-    began = time.monotonic()
-    found: dict[str, Any] = {"name": name, "ipv4": [], "ipv6": [], "error": ""}
+def _look_up(name: str) -> LookUp:
+    began, why = time.monotonic(), ""
+    found: dict[bool, list[str]] = {True: [], False: []}
     try:
         for family, _, _, _, address in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM):
-            found["ipv4" if family == socket.AF_INET else "ipv6"].append(address[0])
+            found[family == socket.AF_INET].append(str(address[0]))
     except OSError as error:
-        found["error"] = error.strerror or str(error)
-    found["seconds"] = round(time.monotonic() - began, 3)
-    return found
+        why = error.strerror or str(error)
+    return LookUp(name, found[True], found[False], why, round(time.monotonic() - began, 3))
 
 
-def _look_up_address(address: str) -> dict[str, Any]:
+def _look_up_address(address: str) -> LookUp:
     began = time.monotonic()
     try:
         name = socket.getnameinfo((address, 0), socket.NI_NAMEREQD)[0]
     except OSError:
         # Nothing needs a name for an address; only a search that takes long delays a start.
         name = ""
-    return {"address": address, "name": name, "seconds": round(time.monotonic() - began, 3)}
+    return LookUp(name, [], [], "", round(time.monotonic() - began, 3), address)
 
 
-def gather_network(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the interfaces with their MTU, the kernel's range of ports, and whether a port can be had."""
-    return {
-        "address": settings.get("address", ""),
-        "machine": process_identity.name_network(),
-        "interfaces": interfaces.list_interfaces(),
-        "local_ports": [
-            int(word) for word in cgroups.read_text("/proc/sys/net/ipv4/ip_local_port_range").split()
-        ],
-        "ipv6_only": cgroups.read_text("/proc/sys/net/ipv6/bindv6only") == "1",
-        "port_error": _try_port(settings.get("address") or "127.0.0.1"),
-        "default_port": ports.find_port_holder(f"port {_DEFAULT_PORT}: EADDRINUSE"),
-    }
+class NetworkFacts(NamedTuple):
+    """
+    The interfaces of a node (``interfaces.list_interfaces``), the kernel's range of ports, and why none can be had.
+    ``default_port``: what holds that of PyTorch.
+    """
+
+    address: str
+    machine: str
+    interfaces: list[dict[str, Any]]
+    local_ports: list[int]
+    ipv6_only: bool
+    port_error: str
+    default_port: str
+
+
+def gather_network(settings: Mapping[str, Any]) -> NetworkFacts:
+    return NetworkFacts(
+        settings.get("address", ""),
+        process_identity.name_network(),
+        interfaces.list_interfaces(),
+        [int(word) for word in cgroups.read_text("/proc/sys/net/ipv4/ip_local_port_range").split()],
+        cgroups.read_text("/proc/sys/net/ipv6/bindv6only") == "1",
+        _try_port(settings.get("address") or "127.0.0.1"),
+        ports.find_port_holder(f"port {_DEFAULT_PORT}: EADDRINUSE"),
+    )
 
 
 def _try_port(address: str) -> str:
@@ -102,7 +127,15 @@ def _try_port(address: str) -> str:
     return ""
 
 
-def gather_proxies(_: Mapping[str, Any]) -> dict[str, Any]:
+class ProxyFacts(NamedTuple):
+    """The variables of proxies that are set, and of files that are not there."""
+
+    proxies: list[str]
+    spares_loopback: bool
+    missing_certificates: list[str]
+
+
+def gather_proxies(_: Mapping[str, Any]) -> ProxyFacts:
     """Return the proxy that catches connections to this machine, by the name of its variable."""
     spared = (os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or "").replace(" ", "").split(",")
     caught = [
@@ -115,11 +148,8 @@ def gather_proxies(_: Mapping[str, Any]) -> dict[str, Any]:
         if os.environ.get(name) and not os.path.exists(os.environ[name])
     ]  # fmt: skip
     # Not their values: an address of a proxy may hold a password.
-    return {
-        "proxies": caught,
-        "spares_loopback": "*" in spared or {"localhost", "127.0.0.1"} <= set(spared),
-        "missing_certificates": missing,
-    }
+    spares_loopback = "*" in spared or {"localhost", "127.0.0.1"} <= set(spared)
+    return ProxyFacts(caught, spares_loopback, missing)
 
 
 _SLOW_KINDS = {"names": "looking up host names", "reverse": "looking up the names of the nodes' addresses"}
@@ -131,35 +161,41 @@ _FIRST_PORT = 20000
 
 
 def judge_host_name(node: NodeReport) -> Iterator[Finding]:
-    own = _find_own_name(node)
+    own, network = _find_own_name(node), node.find("network", NetworkFacts)
     if not own:
         return
-    loopback = [address for address in own["ipv4"] if address.startswith("127.")]
-    if own["error"]:
-        what = f"its own host name {own['name']} cannot be looked up: {own['error']}"
+    loopback = [address for address in own.ipv4 if address.startswith("127.")]
+    if own.error:
+        what = f"its own host name {own.name} cannot be looked up: {own.error}"
         yield node.warning(what, "add it to /etc/hosts, or to the name service")
-    elif loopback and node.get("network").get("interfaces"):
-        address = node.get("network").get("address") or "of its network interface"
-        what = f"its own host name {own['name']} is {loopback[0]}, which no other node reaches"
-        yield node.warning(what, f"in /etc/hosts, give {own['name']} the address {address}")
+    elif loopback and network and network.interfaces:
+        address = network.address or "of its network interface"
+        what = f"its own host name {own.name} is {loopback[0]}, which no other node reaches"
+        yield node.warning(what, f"in /etc/hosts, give {own.name} the address {address}")
     else:
-        yield node.ok(f"{own['name']} is {', '.join(own['ipv4'] or own['ipv6'])}")
+        yield node.ok(f"{own.name} is {', '.join(own.ipv4 or own.ipv6)}")
 
 
 def compare_host_names(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
     for node in nodes:
-        own, address = _find_own_name(node), node.get("network").get("address")
-        addresses = own.get("ipv4") or [address]
+        own, network = _find_own_name(node), node.find("network", NetworkFacts)
+        address = network.address if network else ""
+        addresses = own.ipv4 if own else []
         # Of the loopback alone, that was said of the node.
-        if address and address not in addresses and not addresses[0].startswith("127."):
+        if own and address and addresses and address not in addresses and not addresses[0].startswith("127."):
             yield node.warning(
-                f"its own host name {own['name']} is {addresses[0]}, and the ranks use {address}",
+                f"its own host name {own.name} is {addresses[0]}, and the ranks use {address}",
                 "give the name that address, or set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME if ranks cannot connect",
             )
 
 
-def _find_own_name(node: NodeReport) -> Mapping[str, Any]:
-    return next(iter(node.get("names").get("looked_up", ())), {})
+def _find_own_name(node: NodeReport) -> LookUp | None:
+    return next(iter(_list_look_ups(node, "names")), None)
+
+
+def _list_look_ups(node: NodeReport, group: str) -> list[LookUp]:
+    facts = node.find(group, LookUps)
+    return facts.looked_up if facts else []
 
 
 def judge_look_ups(node: NodeReport) -> Iterator[Finding]:
@@ -168,35 +204,35 @@ def judge_look_ups(node: NodeReport) -> Iterator[Finding]:
         for group, what in _SLOW_KINDS.items()
         if node.find_deadline(group) is not None
     ]
-    names = node.get("names").get("looked_up", ())
-    tried = [*names, *node.get("reverse").get("looked_up", ())]
-    slowest = max(tried, key=lambda one: one["seconds"], default={"seconds": 0.0})
-    failed = [one for one in names[1:] if one["error"]]
-    if not slow and slowest["seconds"] > _SLOW_LOOK_UP_S:
-        what = slowest["name"] if "ipv4" in slowest else slowest["address"]
-        slow = [f"looking up {what} takes {format_seconds(slowest['seconds'])}"]
+    names = _list_look_ups(node, "names")
+    tried = [*names, *_list_look_ups(node, "reverse")]
+    slowest = max(tried, key=lambda one: one.seconds, default=None)
+    failed = [one for one in names[1:] if one.error]
+    if not slow and slowest and slowest.seconds > _SLOW_LOOK_UP_S:
+        slow = [f"looking up {slowest.address or slowest.name} takes {format_seconds(slowest.seconds)}"]
     if slow:
         remedy = "mend its name servers (/etc/resolv.conf), or add the nodes to /etc/hosts"
         yield node.warning("; ".join(slow), remedy)
     elif failed:
-        what = f"it cannot look up the name of another node, {failed[0]['name']}: {failed[0]['error']}"
+        what = f"it cannot look up the name of another node, {failed[0].name}: {failed[0].error}"
         yield node.warning(what, "add the nodes to /etc/hosts, or to the name service")
-    elif tried:
-        yield node.ok(f"the slowest look-up took {format_ms(slowest['seconds'])}")
+    elif slowest:
+        yield node.ok(f"the slowest look-up took {format_ms(slowest.seconds)}")
 
 
 def judge_interfaces(node: NodeReport) -> Iterator[Finding]:
-    if node.get("network"):
-        names = [f"{one['name']} {one['address']}" for one in node.get("network").get("interfaces", ())]
+    facts = node.find("network", NetworkFacts)
+    if facts:
+        names = [f"{one['name']} {one['address']}" for one in facts.interfaces]
         yield node.ok(", ".join(names) or "none but the loopback")
 
 
 def compare_interfaces(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
     holders: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for node in nodes:
-        facts = node.get("network")
-        if facts.get("address") and not facts["address"].startswith("127."):
-            holders[facts["address"]].append((node.node, facts.get("machine", "")))
+        facts = node.find("network", NetworkFacts)
+        if facts and facts.address and not facts.address.startswith("127."):
+            holders[facts.address].append((node.node, facts.machine))
     for address, places in holders.items():
         # Several nodes of a cluster for tests may be one machine.
         if len({machine for _, machine in places}) > 1:
@@ -206,16 +242,16 @@ def compare_interfaces(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
 
 
 def judge_ports(node: NodeReport) -> Iterator[Finding]:
-    facts = node.get("network")
+    facts = node.find("network", NetworkFacts)
     if not facts:
         return
-    first = (facts["local_ports"] or [32768])[0]
-    if facts["port_error"]:
-        yield node.error(f"no port can be had: {facts['port_error']}", "end what holds them: ss -tlnp")
+    first = (facts.local_ports or [32768])[0]
+    if facts.port_error:
+        yield node.error(f"no port can be had: {facts.port_error}", "end what holds them: ss -tlnp")
         return
-    if facts["default_port"]:
+    if facts.default_port:
         yield node.warning(
-            f"{facts['default_port']}, which PyTorch takes where a program sets no MASTER_PORT",
+            f"{facts.default_port}, which PyTorch takes where a program sets no MASTER_PORT",
             "leave MASTER_PORT as Drumline sets it, or end that process",
         )
     if first - _FIRST_PORT < _FEWEST_PORTS:
@@ -223,28 +259,31 @@ def judge_ports(node: NodeReport) -> Iterator[Finding]:
             f"the kernel takes ports for outgoing connections from {first} on, which are those of MASTER_PORT too",
             "sysctl net.ipv4.ip_local_port_range='32768 60999'",
         )
-    elif not facts["default_port"]:
+    elif not facts.default_port:
         yield node.ok(f"{_FIRST_PORT} to {first - 1} are free of outgoing connections")
 
 
 def judge_ipv6(node: NodeReport) -> Iterator[Finding]:
-    if node.get("network").get("ipv6_only"):
+    facts = node.find("network", NetworkFacts)
+    if facts and facts.ipv6_only:
         yield node.warning(
             "sockets for IPv6 take no IPv4 (bindv6only is 1), and PyTorch's store listens on such a socket",
             "sysctl net.ipv6.bindv6only=0",
         )
-    for one in node.get("names").get("looked_up", ()):
-        if one["ipv6"] and not one["ipv4"]:
-            what = f"{one['name']} has an address of IPv6 alone, {one['ipv6'][0]}"
+    for one in _list_look_ups(node, "names"):
+        if one.ipv6 and not one.ipv4:
+            what = f"{one.name} has an address of IPv6 alone, {one.ipv6[0]}"
             yield node.warning(what, "give it an IPv4 address in /etc/hosts")
 
 
 def judge_proxies(node: NodeReport) -> Iterator[Finding]:
-    facts = node.get("proxies")
-    if facts.get("proxies") and not facts["spares_loopback"]:
+    facts = node.find("proxies", ProxyFacts)
+    if not facts:
+        return
+    if facts.proxies and not facts.spares_loopback:
         yield node.warning(
-            f"{', '.join(facts['proxies'])} is set, and no_proxy spares neither localhost nor 127.0.0.1",
+            f"{', '.join(facts.proxies)} is set, and no_proxy spares neither localhost nor 127.0.0.1",
             "set no_proxy=localhost,127.0.0.1 and the addresses of the nodes",
         )
-    for name in facts.get("missing_certificates", ()):
+    for name in facts.missing_certificates:
         yield node.warning(f"{name} names what is not there", f"unset {name}, or correct it")

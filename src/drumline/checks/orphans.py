@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import process_identity
 from drumline.contract.folder import MARKER, RunFolder
 from drumline.contract.ownership import is_network
+from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_count
 from drumline.linux import cgroups
 
@@ -22,16 +23,28 @@ if TYPE_CHECKING:
     from drumline.checks.findings import Finding, NodeReport
 
 
-def gather_leftovers(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the processes of this user whose job's agent and supervisor are gone, and scratch folders of nobody."""
+class Orphan(NamedTuple):
+    """A process of a job whose agent and supervisor are gone. ``folder``: the job's."""
+
+    pid: int
+    job: str
+    folder: str
+
+
+class LeftoverFacts(NamedTuple):
+    """Processes and scratch folders of this user that nobody looks after."""
+
+    processes: list[Orphan]
+    folders: list[str]
+
+
+def gather_leftovers(settings: Mapping[str, Any]) -> LeftoverFacts:
     parents = dict.fromkeys((os.environ.get("TMPDIR") or "/tmp", *settings.get("scratch", ())))  # noqa: S108
-    return {
-        "processes": list_orphans(settings.get("home", "")),
-        "folders": [path for parent in parents for path in _list_abandoned(parent)],
-    }
+    folders = [path for parent in parents for path in _list_abandoned(parent)]
+    return LeftoverFacts(list_orphans(settings.get("home", "")), folders)
 
 
-def list_orphans(home: str = "") -> list[dict[str, Any]]:
+def list_orphans(home: str = "") -> list[Orphan]:
     """
     List processes with the marker of a job, none of whose ancestors is a supervisor or an agent. ``home``: of the jobs;
     empty: wherever they are.
@@ -42,7 +55,7 @@ def list_orphans(home: str = "") -> list[dict[str, Any]]:
         if name.isdigit() and int(name) != os.getpid():
             folder = _read_marker(int(name))
             if folder and folder.startswith(start) and not _is_looked_after(int(name), RunFolder(folder)):
-                found.append({"pid": int(name), "job": os.path.basename(folder), "folder": folder})
+                found.append(Orphan(int(name), os.path.basename(folder), folder))
     return found
 
 
@@ -198,12 +211,11 @@ def _read_start_s(place: str) -> float:
 
 
 def judge_leftovers(node: NodeReport) -> Iterator[Finding]:
-    facts = node.get("leftovers")
-    processes, folders = facts.get("processes"), facts.get("folders")
+    facts = node.find("leftovers", LeftoverFacts)
+    processes, folders = facts or ([], [])
     if processes:
         more = f" and {len(processes) - 1} more" if len(processes) > 1 else ""
-        pid, job = processes[0]["pid"], processes[0]["job"]
-        what = f"process {pid}{more} of job {job} is left, whose supervisor is gone"
+        what = f"process {processes[0].pid}{more} of job {processes[0].job} is left, whose supervisor is gone"
         yield node.warning(what, "run drumline doctor --fix there")
     if folders:
         what = f"{format_count(len(folders), 'folder')} of ended agents are left: {folders[0]}"

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from drumline.checks.findings import NodeReport
 
-    Gatherer = Callable[[Mapping[str, Any]], dict[str, Any]]
+    Gatherer = Callable[[Mapping[str, Any]], tuple[Any, ...]]
+    """Returns a record of facts, which a node sends as JSON."""
 
 
 GATHERERS: dict[str, Gatherer] = {

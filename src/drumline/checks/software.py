@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import compare, find_odd
 from drumline.contract import installed_mpi
+from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -57,24 +58,34 @@ and takes ten times as long.
 _MOST_FILES = 5000
 
 
-def gather_python(settings: Mapping[str, Any]) -> dict[str, Any]:
+class PythonFacts(NamedTuple):
     """
-    Return the version of the ranks' Python, of the packages that must agree, and of an MPI on the search path; and the
-    MPI that mpi4py loads, which may be another.
+    The ranks' Python, its packages that must agree, and an MPI on the search path. ``mpi_libraries``: what mpi4py
+    loads, which may be of another one. ``error``: why the Python does not start.
     """
+
+    python: str
+    mpi: str
+    mpi_kind: str
+    version: str = ""
+    packages: Mapping[str, str] = {}
+    mpi_libraries: Sequence[str] = ()
+    error: str = ""
+
+
+def gather_python(settings: Mapping[str, Any]) -> PythonFacts:
     python = find_python(settings)
-    facts: dict[str, Any] = {"python": python, "version": "", "packages": {}, **_ask_mpi(settings)}
+    facts = PythonFacts(python, *_ask_mpi(settings))
     if not python:
         return facts
     done = subprocess.run(  # noqa: S603 - what the ranks run
         [python, "-c", _ASK], check=False, capture_output=True, text=True, errors="replace", cwd="/"
     )
     try:
-        facts.update(json.loads(done.stdout))
+        return facts._replace(**json.loads(done.stdout))
     except ValueError:
         said = done.stderr.strip().splitlines()
-        facts["error"] = said[-1] if said else f"exit code {done.returncode}"
-    return facts
+        return facts._replace(error=said[-1] if said else f"exit code {done.returncode}")
 
 
 def find_python(settings: Mapping[str, Any]) -> str:
@@ -86,10 +97,11 @@ def find_python(settings: Mapping[str, Any]) -> str:
     return shutil.which("python", path=path) or shutil.which("python3", path=path) or ""
 
 
-def _ask_mpi(settings: Mapping[str, Any]) -> dict[str, str]:
+def _ask_mpi(settings: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the version and the kind of MPI."""
     program = shutil.which("mpirun", path=settings.get("path"))
     if program is None:
-        return {"mpi": "", "mpi_kind": ""}
+        return "", ""
     done = subprocess.run(  # noqa: S603 - what the ranks run
         [program, "--version"], check=False, capture_output=True, text=True, errors="replace"
     )
@@ -98,14 +110,21 @@ def _ask_mpi(settings: Mapping[str, Any]) -> dict[str, str]:
     found = installed_mpi.recognize_mpi("mpirun", done.stdout)
     if found is not None and version.startswith("Version:"):
         version = f"{found.kind} {version.split()[-1]}"
-    return {"mpi": version[:100], "mpi_kind": found.kind if found else ""}
+    return version[:100], found.kind if found else ""
 
 
-def gather_code(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a digest of the program's files, and how many there are."""
+class CodeFacts(NamedTuple):
+    """A digest of the program's files, and how many there are."""
+
+    folder: str = ""
+    digest: str = ""
+    files: int = 0
+
+
+def gather_code(settings: Mapping[str, Any]) -> CodeFacts:
     folder = str(settings.get("code") or "")
     if not folder:
-        return {"folder": "", "digest": "", "files": 0}
+        return CodeFacts()
     digest = hashlib.sha256()
     count = 0
     for path in _list_programs(folder):
@@ -118,7 +137,7 @@ def gather_code(settings: Mapping[str, Any]) -> dict[str, Any]:
                 digest.update(hashlib.sha256(file.read()).digest())
         except OSError:
             digest.update(b"?")
-    return {"folder": folder, "digest": digest.hexdigest()[:16], "files": count}
+    return CodeFacts(folder, digest.hexdigest()[:16], count)
 
 
 def _list_programs(folder: str) -> Iterator[str]:
@@ -136,14 +155,14 @@ _SAME_ENVIRONMENT = "give all nodes the same environment"
 
 
 def judge_python(node: NodeReport) -> Iterator[Finding]:
-    facts = node.get("python")
+    facts = node.find("python", PythonFacts)
     if not facts:
         return
-    python, version = facts["python"], facts["version"]
+    python, version = facts.python, facts.version
     if not python:
         yield node.warning("there is no python on the search path", "install one, or add it to PATH")
-    elif facts.get("error"):
-        yield node.warning(f"{python} does not start: {facts['error']}", "install it again")
+    elif facts.error:
+        yield node.warning(f"{python} does not start: {facts.error}", "install it again")
     elif tuple(map(int, version.split(".")[:2])) < _OLDEST:
         yield node.warning(
             f"{python} is Python {version}, older than 3.9", "use a newer Python for the ranks"
@@ -154,15 +173,16 @@ def judge_python(node: NodeReport) -> Iterator[Finding]:
 
 def compare_pythons(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
     def read(node: NodeReport) -> str:
-        return ".".join(str(node.get("python").get("version", "")).split(".")[:2])
+        facts = node.find("python", PythonFacts)
+        return ".".join(facts.version.split(".")[:2]) if facts else ""
 
     return compare(nodes, read, "its Python is", _SAME_ENVIRONMENT)
 
 
 def judge_packages(node: NodeReport) -> Iterator[Finding]:
-    if node.get("python"):
-        packages = sorted(node.get("python").get("packages", {}).items())
-        known = ", ".join(f"{name} {version}" for name, version in packages)
+    facts = node.find("python", PythonFacts)
+    if facts:
+        known = ", ".join(f"{name} {version}" for name, version in sorted(facts.packages.items()))
         yield node.ok(known or "no PyTorch, TensorFlow or JAX")
 
 
@@ -170,8 +190,8 @@ def compare_packages(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
     for name in sorted({name for node in nodes for name in node.get("python").get("packages", ())}):
 
         def read(node: NodeReport, name: str = name) -> str:
-            facts = node.get("python")
-            return str(facts.get("packages", {}).get(name, "missing")) if facts.get("version") else ""
+            facts = node.find("python", PythonFacts)
+            return str(facts.packages.get(name, "missing")) if facts and facts.version else ""
 
         is_sure = name in _MUST_AGREE or name.startswith("nvidia-nccl")
         yield from compare(
@@ -180,27 +200,32 @@ def compare_packages(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
 
 
 def judge_mpi(node: NodeReport) -> Iterator[Finding]:
-    facts = node.get("python")
+    facts = node.find("python", PythonFacts)
     if not facts:
         return
-    kind = facts.get("mpi_kind", "")
-    other = installed_mpi.find_other_library(kind, facts.get("mpi_libraries", ())) if kind else ""
+    kind = facts.mpi_kind
+    other = installed_mpi.find_other_library(kind, facts.mpi_libraries) if kind else ""
     if other:
         what = f"its mpirun is {kind}'s, and its mpi4py loads {other} of {installed_mpi.recognize_library(other)}"
         yield node.warning(what, "have MPI4PY_MPIABI (openmpi, mpich) name that of mpirun")
     else:
-        yield node.ok(facts["mpi"] or "no mpirun")
+        yield node.ok(facts.mpi or "no mpirun")
 
 
 def compare_mpis(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
     def read(node: NodeReport) -> str:
-        return str(node.get("python")["mpi"] or "missing") if node.get("python") else ""
+        facts = node.find("python", PythonFacts)
+        return (facts.mpi or "missing") if facts else ""
 
     return compare(nodes, read, "its mpirun is", "install the same MPI on all nodes")
 
 
 def compare_code(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
-    for node, _own, _usual, others in find_odd(nodes, lambda node: node.get("code").get("digest", "")):
+    def read(node: NodeReport) -> str:
+        facts = node.find("code", CodeFacts)
+        return facts.digest if facts else ""
+
+    for node, _own, _usual, others in find_odd(nodes, read):
         yield node.error(
             f"the programs in {node.get('code')['folder']} differ from those on {others}",
             "put the code on a file system that all nodes share, or let Drumline snapshot it",

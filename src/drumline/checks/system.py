@@ -7,41 +7,53 @@ import resource
 from typing import TYPE_CHECKING, Any
 
 from drumline.checks.findings import compare
+from drumline.checks.gpus import list_ports
+from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_seconds, format_size
 from drumline.linux import cgroups
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from drumline.checks.findings import Finding, NodeReport
 
 
-_LIMITS = {
-    "nofile": resource.RLIMIT_NOFILE,
-    "nproc": resource.RLIMIT_NPROC,
-    "memlock": resource.RLIMIT_MEMLOCK,
-}
+_LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_MEMLOCK)
 
 
-def gather_limits(_: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the soft limits of a process; None: no limit."""
-    found: dict[str, Any] = {}
-    for name, number in _LIMITS.items():
-        soft = resource.getrlimit(number)[0]
-        found[name] = None if soft == resource.RLIM_INFINITY else soft
-    return found
+class LimitFacts(NamedTuple):
+    """The soft limits of a process; None: no limit."""
+
+    nofile: int | None
+    nproc: int | None
+    memlock: int | None
 
 
-def gather_features(_: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what Drumline uses where the kernel has it."""
-    return {
-        "kernel": os.uname().release,
-        "pidfd": _has_pidfd(),
-        "user_namespaces": _can_unshare(),
-        "ptrace_scope": cgroups.read_number("/proc/sys/kernel/yama/ptrace_scope"),
-        "control_group": _can_make_group(),
-        "root": os.geteuid() == 0,
-    }
+def gather_limits(_: Mapping[str, Any]) -> LimitFacts:
+    soft = (resource.getrlimit(number)[0] for number in _LIMITS)
+    return LimitFacts(*(None if limit == resource.RLIM_INFINITY else limit for limit in soft))
+
+
+class FeatureFacts(NamedTuple):
+    """What Drumline uses where the kernel has it."""
+
+    kernel: str
+    pidfd: bool
+    user_namespaces: bool
+    ptrace_scope: int
+    control_group: bool
+    root: bool
+
+
+def gather_features(_: Mapping[str, Any]) -> FeatureFacts:
+    return FeatureFacts(
+        os.uname().release,
+        _has_pidfd(),
+        _can_unshare(),
+        cgroups.read_number("/proc/sys/kernel/yama/ptrace_scope"),
+        _can_make_group(),
+        os.geteuid() == 0,
+    )
 
 
 def _has_pidfd() -> bool:
@@ -75,17 +87,20 @@ def _can_unshare() -> bool:
         return False
 
 
-def gather_user(_: Mapping[str, Any]) -> dict[str, Any]:
-    """Return who the ranks run as, their home and umask."""
+class UserFacts(NamedTuple):
+    """Who the ranks run as, their home and umask."""
+
+    uid: int
+    umask: int
+    home: str
+    home_writable: bool
+
+
+def gather_user(_: Mapping[str, Any]) -> UserFacts:
     umask = os.umask(0o077)
     os.umask(umask)
     home = os.path.expanduser("~")
-    return {
-        "uid": os.getuid(),
-        "umask": umask,
-        "home": home,
-        "home_writable": os.path.isdir(home) and os.access(home, os.W_OK),
-    }
+    return UserFacts(os.getuid(), umask, home, os.path.isdir(home) and os.access(home, os.W_OK))
 
 
 _FILES_LEAST, _PROCESSES_LEAST = 1024, 1024
@@ -95,10 +110,10 @@ _SKEW_S = 1.0
 
 
 def judge_limits(node: NodeReport) -> Iterator[Finding]:
-    facts = node.get("limits")
+    facts = node.find("limits", LimitFacts)
     if not facts:
         return
-    files, processes, locked = (facts[name] for name in ("nofile", "nproc", "memlock"))
+    files, processes, locked = facts
     if files is not None and files < _FILES_LEAST:
         yield node.warning(f"it may open no more files than {files}", "raise the limit nofile (ulimit -n)")
     else:
@@ -106,7 +121,7 @@ def judge_limits(node: NodeReport) -> Iterator[Finding]:
     if processes is not None and processes < _PROCESSES_LEAST:
         what = f"it may have no more processes and threads than {processes}"
         yield node.warning(what, "raise the limit nproc (ulimit -u)")
-    if locked is not None and node.get("infiniband").get("ports"):
+    if locked is not None and list_ports(node):
         yield node.warning(
             f"it may lock no more than {format_size(locked)} of memory, and InfiniBand locks all it sends",
             "set the limit memlock to unlimited, also for the daemons of the scheduler",
@@ -114,43 +129,43 @@ def judge_limits(node: NodeReport) -> Iterator[Finding]:
 
 
 def judge_features(node: NodeReport) -> Iterator[Finding]:
-    facts = node.get("features")
+    facts = node.find("features", FeatureFacts)
     if not facts:
         return
-    if not facts["pidfd"]:
-        what = f"its kernel {facts['kernel']} has no pidfd, which Drumline needs"
+    if not facts.pidfd:
+        what = f"its kernel {facts.kernel} has no pidfd, which Drumline needs"
         yield node.error(what, "use Linux 5.3 or newer")
     off = []
-    if not facts["control_group"]:
+    if not facts.control_group:
         off.append("control groups (a process that leaves its session is found by its parents instead)")
-    if not facts["user_namespaces"] and not facts["root"]:
+    if not facts.user_namespaces and not facts.root:
         off.append("user namespaces (no isolated nodes)")
-    if facts["ptrace_scope"] > 1 and not facts["root"]:
-        off.append(f"ptrace (its scope is {facts['ptrace_scope']}: py-spy shows no stacks)")
+    if facts.ptrace_scope > 1 and not facts.root:
+        off.append(f"ptrace (its scope is {facts.ptrace_scope}: py-spy shows no stacks)")
     if off:
         yield node.warning(f"off here: {'; '.join(off)}", "docs/howto/doctor.md says how to get each")
-    elif facts["pidfd"]:
-        yield node.ok(f"Linux {facts['kernel']}, all on")
+    elif facts.pidfd:
+        yield node.ok(f"Linux {facts.kernel}, all on")
 
 
 def judge_user(node: NodeReport) -> Iterator[Finding]:
-    facts = node.get("user")
-    if facts and not facts["home_writable"]:
-        what = f"its home {facts['home']} cannot be written to"
+    facts = node.find("user", UserFacts)
+    if facts and not facts.home_writable:
+        what = f"its home {facts.home} cannot be written to"
         yield node.warning(what, "set HOME; caches of programs go there")
-    if facts and facts["umask"] & 0o700:
-        what = f"its umask {facts['umask']:03o} takes the rights from the owner of new files"
+    if facts and facts.umask & 0o700:
+        what = f"its umask {facts.umask:03o} takes the rights from the owner of new files"
         yield node.warning(what, "set umask 022")
 
 
 def compare_users(nodes: Sequence[NodeReport]) -> Iterator[Finding]:
-    def read_umask(node: NodeReport) -> str:
-        return f"{node.get('user')['umask']:03o}" if node.get("user") else ""
+    def reads(show: Callable[[UserFacts], object]) -> Callable[[NodeReport], object]:
+        return lambda node: show(facts) if (facts := node.find("user", UserFacts)) else None
 
     for what, read in (
-        ("user ID", lambda node: node.get("user").get("uid")),
-        ("home", lambda node: node.get("user").get("home")),
-        ("umask", read_umask),
+        ("user ID", reads(lambda user: user.uid)),
+        ("home", reads(lambda user: user.home)),
+        ("umask", reads(lambda user: f"{user.umask:03o}")),
     ):
         remedy = "make users alike on all nodes: shared files belong to a number"
         yield from compare(nodes, read, f"its {what} is", remedy)

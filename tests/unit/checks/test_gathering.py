@@ -23,6 +23,7 @@ from drumline.checks import (
     software,
     system,
 )
+from drumline.contract.record import describe_record
 
 
 def gather_one(name, settings=None, deadline_s=60.0, prepare=None):
@@ -120,9 +121,9 @@ def test_a_disk_that_cannot_be_written_to_says_why(tmp_path):
 
 
 def test_a_shared_path_that_is_missing_is_waited_for_and_told(tmp_path):
-    found = folders.gather_shared({"shared": [str(tmp_path), str(tmp_path / "missing")]})["paths"]
-    assert [one["error"] for one in found] == ["", "No such file or directory"]
-    assert found[0]["inode"] == os.stat(tmp_path).st_ino
+    found = folders.gather_shared({"shared": [str(tmp_path), str(tmp_path / "missing")]}).paths
+    assert [one.error for one in found] == ["", "No such file or directory"]
+    assert found[0].inode == os.stat(tmp_path).st_ino
 
 
 def test_quota_and_memory_limit_of_both_versions_of_control_groups(tmp_path):
@@ -137,30 +138,28 @@ def test_quota_and_memory_limit_of_both_versions_of_control_groups(tmp_path):
         (tmp_path / name).write_text(text)
     with open("/proc/self/cgroup") as file:
         is_two = any(line.startswith("0::") for line in file)
-    assert cores_and_memory.gather_cpu({}, str(tmp_path))["quota"] == (1.5 if is_two else None)
-    assert cores_and_memory.gather_memory({}, root=str(tmp_path))["limit"] == (1_000_000 if is_two else None)
+    assert cores_and_memory.gather_cpu({}, str(tmp_path)).quota == (1.5 if is_two else None)
+    assert cores_and_memory.gather_memory({}, root=str(tmp_path)).limit == (1_000_000 if is_two else None)
 
 
 def test_shared_memory_is_measured_where_it_is(tmp_path):
     facts = cores_and_memory.gather_memory({}, shared=str(tmp_path))
     about = os.statvfs(tmp_path)
-    assert facts["shared_total"] == about.f_blocks * about.f_frsize
-    assert (
-        "No such file" in cores_and_memory.gather_memory({}, shared=str(tmp_path / "missing"))["shared_error"]
-    )
+    assert facts.shared_total == about.f_blocks * about.f_frsize
+    assert "No such file" in cores_and_memory.gather_memory({}, shared=str(tmp_path / "missing")).shared_error
 
 
 def test_gpus_are_those_of_nvidia_smi(tmp_path):
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho '0, 550.54, 70000, 2, Not Active, Active, No'\n")
     program.chmod(0o755)
-    found = gpus.gather_gpus({"path": str(tmp_path)})["gpus"]
+    found = gpus.gather_gpus({"path": str(tmp_path)}).gpus
     assert [(gpu["driver_version"], gpu["memory.used"]) for gpu in found] == [("550.54", "70000")]
-    assert gpus.gather_gpus({"path": "/nowhere"}) == {"program": "", "gpus": []}
+    assert gpus.gather_gpus({"path": "/nowhere"}) == gpus.GpuFacts()
     program.write_text(
         "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\nexit 18\n"
     )
-    assert "version mismatch" in gpus.gather_gpus({"path": str(tmp_path)})["error"]
+    assert "version mismatch" in gpus.gather_gpus({"path": str(tmp_path)}).error
 
 
 def test_infiniband_ports_are_read_from_the_tree(tmp_path):
@@ -169,8 +168,8 @@ def test_infiniband_ports_are_read_from_the_tree(tmp_path):
     for name, text in (("state", "1: DOWN"), ("rate", "40 Gb/sec (4X QDR)"), ("link_layer", "Ethernet")):
         (port / name).write_text(text + "\n")
     (port / "gids" / "0").write_text("0000:0000:0000:0000:0000:0000:0000:0000\n")
-    found = gpus.gather_infiniband({}, str(tmp_path))["ports"]
-    assert found == [
+    found = gpus.gather_infiniband({}, str(tmp_path)).ports
+    assert describe_record(found) == [
         {
             "device": "mlx5_0",
             "port": "1",
@@ -180,15 +179,15 @@ def test_infiniband_ports_are_read_from_the_tree(tmp_path):
             "gids": 0,
         }
     ]
-    assert gpus.gather_infiniband({}, str(tmp_path / "missing")) == {"ports": []}
+    assert gpus.gather_infiniband({}, str(tmp_path / "missing")).ports == []
 
 
 def test_a_name_that_nobody_knows_is_told_with_its_time():
-    facts = names_and_ports.gather_names({"host_names": ["no-such-host.invalid"]})["looked_up"]
-    assert facts[0]["name"] == socket.gethostname()
+    facts = names_and_ports.gather_names({"host_names": ["no-such-host.invalid"]}).looked_up
+    assert facts[0].name == socket.gethostname()
     # On a busy machine the first may take long, and the rest is left out.
-    assert len(facts) == 2 or facts[0]["seconds"] > 0.5
-    assert all(one["error"] and one["seconds"] >= 0 for one in facts[1:])
+    assert len(facts) == 2 or facts[0].seconds > 0.5
+    assert all(one.error and one.seconds >= 0 for one in facts[1:])
 
 
 def test_one_look_up_that_takes_long_is_enough(monkeypatch):
@@ -204,9 +203,9 @@ def test_one_look_up_that_takes_long_is_enough(monkeypatch):
 
     monkeypatch.setattr(socket, "getnameinfo", look_up)
     addresses = [f"10.0.0.{number}" for number in range(1, 9)]
-    found = names_and_ports.gather_reverse({"addresses": addresses})["looked_up"]
-    assert [one["address"] for one in found] == asked == addresses[: len(asked)]
-    assert (len(found) <= 2, found[-1]["seconds"] > 0.5) == (True, True)
+    found = names_and_ports.gather_reverse({"addresses": addresses}).looked_up
+    assert [one.address for one in found] == asked == addresses[: len(asked)]
+    assert (len(found) <= 2, found[-1].seconds > 0.5) == (True, True)
 
 
 def test_who_holds_the_default_port_is_named():
@@ -217,7 +216,7 @@ def test_who_holds_the_default_port_is_named():
         except OSError:
             pytest.skip("another process has port 29500")
         held.listen()
-        assert f"process {os.getpid()}" in names_and_ports.gather_network({})["default_port"]
+        assert f"process {os.getpid()}" in names_and_ports.gather_network({}).default_port
 
 
 def test_proxies_are_told_by_name_and_not_by_value(monkeypatch):
@@ -226,11 +225,11 @@ def test_proxies_are_told_by_name_and_not_by_value(monkeypatch):
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     facts = names_and_ports.gather_proxies({})
-    assert (facts["spares_loopback"], facts["missing_certificates"]) == (False, ["SSL_CERT_FILE"])
-    assert "http_proxy" in facts["proxies"]
+    assert (facts.spares_loopback, facts.missing_certificates) == (False, ["SSL_CERT_FILE"])
+    assert "http_proxy" in facts.proxies
     assert "secret" not in str(facts)
     monkeypatch.setenv("no_proxy", "localhost, 127.0.0.1")
-    assert names_and_ports.gather_proxies({})["spares_loopback"]
+    assert names_and_ports.gather_proxies({}).spares_loopback
 
 
 @pytest.mark.parametrize(
@@ -243,7 +242,7 @@ def test_proxies_are_told_by_name_and_not_by_value(monkeypatch):
 def test_an_mpi_is_named_with_its_version(tmp_path, said, found):
     (tmp_path / "mpirun").write_text(f"#!/bin/sh\nprintf '{said}'\n")
     (tmp_path / "mpirun").chmod(0o755)
-    assert software.gather_python({"path": str(tmp_path)})["mpi"] == found
+    assert software.gather_python({"path": str(tmp_path)}).mpi == found
 
 
 def test_the_mpi_that_mpi4py_loads_is_seen(tmp_path, monkeypatch):
@@ -260,10 +259,10 @@ def test_the_mpi_that_mpi4py_loads_is_seen(tmp_path, monkeypatch):
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     settings = {"python": sys.executable, "path": os.environ["PATH"]}
-    assert software.gather_python(settings)["mpi_libraries"] == ["libmpich.so.12.4.1"]
+    assert software.gather_python(settings).mpi_libraries == ["libmpich.so.12.4.1"]
     (tmp_path / "mpi4py" / "MPI.py").write_text("raise RuntimeError('cannot load MPI library')")
     facts = software.gather_python(settings)
-    assert (facts["mpi_libraries"], facts["packages"]["mpi4py"]) == ([], "4.0.0")
+    assert (facts.mpi_libraries, facts.packages["mpi4py"]) == ([], "4.0.0")
 
 
 def test_versions_are_those_of_the_ranks_python(tmp_path, monkeypatch):
@@ -275,13 +274,13 @@ def test_versions_are_those_of_the_ranks_python(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     facts = software.gather_python({"python": sys.executable, "path": os.environ["PATH"]})
     expected = {"torch": "9.9.9+cpu", "nvidia-nccl-cu99": "2.21.5", "horovod": "0.1"}
-    assert {name: facts["packages"].get(name) for name in expected} == expected
-    assert "torchvision" not in facts["packages"]
+    assert {name: facts.packages.get(name) for name in expected} == expected
+    assert "torchvision" not in facts.packages
     monkeypatch.setenv("PYTHONPATH", "")
     # As importlib.metadata says of the packages that are installed.
-    assert software.gather_python({"python": sys.executable})["packages"]["numpy"] == version("numpy")
-    assert facts["version"] == ".".join(map(str, sys.version_info[:3]))
-    assert software.gather_python({"path": str(tmp_path)})["python"] == ""
+    assert software.gather_python({"python": sys.executable}).packages["numpy"] == version("numpy")
+    assert facts.version == ".".join(map(str, sys.version_info[:3]))
+    assert software.gather_python({"path": str(tmp_path)}).python == ""
 
 
 def test_code_is_compared_by_content(tmp_path):
@@ -291,10 +290,10 @@ def test_code_is_compared_by_content(tmp_path):
         (folder / "train.py").write_text("print(1)\n")
     (first / "__pycache__" / "train.py").write_text("of one machine")
     (second / "checkpoint.pt").write_text("of one machine")
-    digests = [software.gather_code({"code": str(folder)})["digest"] for folder in (first, second)]
+    digests = [software.gather_code({"code": str(folder)}).digest for folder in (first, second)]
     assert digests[0] == digests[1]
     (second / "train.py").write_text("print(2)\n")
-    assert software.gather_code({"code": str(second)})["digest"] != digests[0]
+    assert software.gather_code({"code": str(second)}).digest != digests[0]
 
 
 def test_leftovers_are_processes_of_a_job_that_nobody_looks_after(tmp_path):
@@ -307,14 +306,14 @@ def test_leftovers_are_processes_of_a_job_that_nobody_looks_after(tmp_path):
         stdout=subprocess.PIPE,
     ) as process:
         process.stdout.readline()
-        found = [one for one in orphans.list_orphans() if one["folder"] == run_folder]
-        assert [(one["pid"], one["job"]) for one in found] == [(process.pid, "calm_drum")]
+        found = [one for one in orphans.list_orphans() if one.folder == run_folder]
+        assert [(one.pid, one.job) for one in found] == [(process.pid, "calm_drum")]
         process.stdin.close()
-    assert [one for one in orphans.list_orphans() if one["folder"] == run_folder] == []
+    assert [one for one in orphans.list_orphans() if one.folder == run_folder] == []
 
 
 def test_features_are_found_out_without_a_trace():
     facts = gather_one("features")
     assert facts["pidfd"]
     assert isinstance(facts["user_namespaces"], bool)
-    assert system.gather_user({})["uid"] == os.getuid()
+    assert system.gather_user({}).uid == os.getuid()

@@ -21,6 +21,7 @@ from isolated_nodes import skip_without
 from drumline.checks import checker, cores_and_memory, gpus, registry
 from drumline.checks.findings import NodeDemand, NodeReport
 from drumline.contract.errors import EngineError
+from drumline.contract.record import describe_record
 from drumline.engines.local.isolation import inside, needs
 from drumline.engines.local.isolation.isolation_settings import Link
 from drumline.linux import interfaces, namespaces
@@ -157,7 +158,7 @@ def test_memory_of_a_control_group(tmp_path):
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         (tmp_path / name).write_text("104857600\n")
     limited, free = (
-        {"memory": {**cores_and_memory.gather_memory({}, root=str(root)), "available": 1 << 40}}
+        {"memory": cores_and_memory.gather_memory({}, root=str(root))._replace(available=1 << 40)._asdict()}
         for root in (tmp_path, tmp_path / "none")
     )
     demand = NodeDemand(memory_bytes=200_000_000)
@@ -204,14 +205,14 @@ def test_infiniband(tmp_path):
     make_port(tmp_path / "odd", "mlx5_2")
     make_port(tmp_path / "nameless", "mlx5_0", link="Ethernet", gid="0000:0000:0000:0000:0000:0000:0000:0000")
     sound, down, odd, nameless = (
-        {"infiniband": gpus.gather_infiniband({}, str(tmp_path / name))}
+        {"infiniband": describe_record(gpus.gather_infiniband({}, str(tmp_path / name)))}
         for name in ("sound", "down", "odd", "nameless")
     )
     assert judge("infiniband", sound, sound) == []
     assert judge("infiniband", sound, down) == [(1, "mlx5_0 port 1 is DOWN, not ACTIVE")]
     assert judge("infiniband", sound, odd) == [(1, "its InfiniBand devices are mlx5_2, and mlx5_0 on node 0")]
     assert judge("infiniband", sound, nameless) == [(1, "mlx5_0 port 1 has no GID")]
-    none = {"infiniband": gpus.gather_infiniband({}, str(tmp_path / "missing"))}
+    none = {"infiniband": describe_record(gpus.gather_infiniband({}, str(tmp_path / "missing")))}
     assert judge("infiniband", none, none) == []
 
 

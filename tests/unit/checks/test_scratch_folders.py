@@ -117,6 +117,6 @@ def test_the_doctor_finds_and_removes_it(folder, proc, monkeypatch, drumline_hom
     later = time.time() + 7200.0
     monkeypatch.setattr(orphans, "list_forgotten", lambda paths, _: real(paths, later, str(proc)))
     monkeypatch.setenv("TMPDIR", str(folder.parent))
-    assert orphans.gather_leftovers({"home": drumline_home})["folders"] == [str(folder)]
+    assert orphans.gather_leftovers({"home": drumline_home}).folders == [str(folder)]
     assert machine_doctor._fix_leftovers() == "ended 0 processes, removed 1 folder"
     assert not folder.exists()

@@ -145,18 +145,18 @@ def _fix_leftovers() -> str:
     """End what jobs of this home have left whose supervisor is gone, and remove folders of agents that are gone."""
     facts = orphans.gather_leftovers({"home": base_home()})
     ended = 0
-    for folder in dict.fromkeys(one["folder"] for one in facts["processes"]):
+    for folder in dict.fromkeys(one.folder for one in facts.processes):
         run = RunFolder(folder)
         with contextlib.suppress(DrumlineError, OSError):
             if run.exists() and not recover(run).is_final:
                 continue
         ended += leftovers.clear_leftovers(run)
-    left = [path for path in facts["folders"] if not scratch.remove_abandoned(path)]
+    left = [path for path in facts.folders if not scratch.remove_abandoned(path)]
     gone = orphans.list_forgotten(left, time.time())
     for path in gone:
         scratch.remove_scratch(path)
         scratch.remove_scratch(scratch.choose_shared_memory_folder(path))
-    removed = len(facts["folders"]) - len(left) + len(gone)
+    removed = len(facts.folders) - len(left) + len(gone)
     return f"ended {format_count(ended, 'process')}, removed {format_count(removed, 'folder')}"
 
 

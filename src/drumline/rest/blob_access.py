@@ -1,5 +1,6 @@
 """
-Who may do what with blobs: shared access signatures (SAS), which look like Azure's and are made and checked here.
+Who may do what with blobs: shared access signatures (SAS), which look like Azure's and are made and checked here, and
+the key of the account, with which older clients sign each request.
 
 A signature covers its own fields and the container, and the blob or the folder of blobs that it is for; the two last
 are taken from the request, so one for another container, or another blob, does not fit.
@@ -12,6 +13,7 @@ import hashlib
 import hmac
 import json
 import time
+from email.utils import mktime_tz, parsedate_tz
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -24,6 +26,10 @@ PERMISSIONS = "rcwdl"
 _VERSION = "2021-12-02"
 _FIELDS = ("sv", "sr", "sp", "se", "sdd")
 """Version, kind of resource (container, directory, blob), permissions, end, levels of the directory."""
+
+_SIGNED = "content-encoding content-language content-length content-md5 content-type date if-modified-since"
+_SIGNED += " if-match if-none-match if-unmodified-since range"
+_SIGNED_S = 900.0
 
 SAS_FIELDS = frozenset((*_FIELDS, "sig"))
 
@@ -97,3 +103,35 @@ def _find_folder(blob: str, levels: str) -> str:
 def _format_moment(seconds: float) -> str:
     """Return a moment as text that sorts as moments do."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def make_account_key(key: bytes) -> str:
+    """Return the key that opens all containers, for clients that take no signature: Azure's ``AccountKey``."""
+    return base64.b64encode(hmac.new(key, b"drumline account", hashlib.sha256).digest()).decode()
+
+
+def check_shared_key(
+    key: bytes, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]
+) -> frozenset[str]:
+    """
+    Return all permissions for a request that the account's key has signed. ``path``: as sent. Raises BlobError.
+
+    Source: https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key.
+    """
+    account, _, signature = headers.get("authorization", "").removeprefix("SharedKey ").rpartition(":")
+    sent = {**headers, "content-length": headers.get("content-length", "").lstrip("0")}
+    # The order of a dictionary: hyphens do not count, and underscores come before digits and letters.
+    own = sorted((name.replace("-", "").replace("_", "!"), name) for name in headers if name[:5] == "x-ms-")
+    lines = [method, *(sent.get(name, "") for name in _SIGNED.split())]
+    lines += [*(f"{name}:{sent[name]}" for _, name in own), f"/{account}{path}"]
+    lines += [f"{name.lower()}:{value}" for name, value in sorted(query.items())]
+    secret = base64.b64decode(make_account_key(key))
+    wanted = base64.b64encode(hmac.new(secret, "\n".join(lines).encode(), hashlib.sha256).digest())
+    if not hmac.compare_digest(wanted, signature.encode()):
+        raise BlobError(403, "AuthenticationFailed", "the request is not signed with the key of this account")
+    moment = parsedate_tz(sent.get("x-ms-date", ""))
+    if not moment or abs(mktime_tz(moment) - time.time()) > _SIGNED_S:
+        raise BlobError(
+            403, "AuthenticationFailed", "the request was signed long ago, or your clock is wrong"
+        )
+    return frozenset(PERMISSIONS)

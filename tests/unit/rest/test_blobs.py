@@ -26,6 +26,7 @@ pytest.importorskip("starlette")
 import uvicorn
 from starlette.applications import Starlette
 
+from drumline.rest import blob_access
 from drumline.rest.blob_access import sign
 from drumline.rest.blob_files import Container, JobContainer, open_datastore
 from drumline.rest.blobs import PREFIX, make_routes
@@ -309,6 +310,44 @@ def test_the_fields_of_a_signature_have_no_order(served):
     served.put("a")
     sas = urlencode(parse_qsl(sign(KEY, "data", "r", 60))[::-1])
     assert served.ask("GET", "a", sas=sas).status == 200
+
+
+SIGNED = {
+    "x-ms-meta-upload_status": "completed",
+    "x-ms-meta-uploadname": "n",
+    "x-ms-meta-upload1": "v",
+    "x-ms-version": "2026-10-06",
+    "x-ms-date": "Sun, 29 Nov 2026 01:09:39 GMT",
+    "x-ms-client-request-id": "8d2e6eba-eb91-11f1-9d3f-02fc00000001",
+    "authorization": "SharedKey .blob.core.windows.net:GfT4jQA7NKZpUHyQLAfb2hnbizhtPu4LIo7QaMKAeKc=",
+}
+"""What azure-storage-blob 12.31.1 sends to set metadata, with ``make_account_key(KEY)``."""
+
+SIGNED_S = 1795914579.0
+
+
+@pytest.mark.parametrize("changed", [{}, {"x-ms-meta-uploadname": "m"}, {"content-length": "0"}])
+@pytest.mark.parametrize("later_s", [0.0, 1000.0, -1000.0])
+@pytest.mark.parametrize("method", ["PUT", "DELETE"])
+def test_a_request_that_is_signed_by_the_key_of_the_account_is_let_in(monkeypatch, changed, later_s, method):
+    path, query = f"{PREFIX}/data/a%20b/%C3%A9%25.txt", {"comp": "metadata"}
+    monkeypatch.setattr(blob_access.time, "time", lambda: SIGNED_S + later_s)
+    asked = (KEY, method, path, query, {**SIGNED, **changed})
+    if later_s or method != "PUT" or "x-ms-meta-uploadname" in changed:
+        with pytest.raises(blob_access.BlobError, match="signed"):
+            blob_access.check_shared_key(*asked)
+    else:
+        assert blob_access.check_shared_key(*asked) == set(ALL)
+        with pytest.raises(blob_access.BlobError, match="the key of this account"):
+            blob_access.check_shared_key(b"l" * 32, *asked[1:])
+
+
+@pytest.mark.parametrize("value", [SIGNED["authorization"], "SharedKey", "SharedKey a:é", "Bearer a", ""])
+def test_an_authorization_that_does_not_fit_lets_nobody_in(served, value):
+    served.put("a")
+    for headers in ({"authorization": value}, {**SIGNED, "authorization": value}):
+        answer = served.ask("GET", "a", headers={**headers, "authorization": value.encode("latin-1")}, sas="")
+        assert answer.code == (403, "AuthenticationFailed")
 
 
 def test_a_container_that_is_not_there_is_a_404(served):

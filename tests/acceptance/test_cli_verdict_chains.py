@@ -4,6 +4,7 @@ import re
 
 import pytest
 from cli_jobs import one_rank, write_script
+from needs import need_torch
 
 from drumline.control.facts import description
 
@@ -42,7 +43,7 @@ INNER = """
 
 @pytest.fixture
 def verdict(cli, tmp_path):
-    pytest.importorskip("torch")
+    need_torch()
 
     def run(script, command, **fields):
         path = write_script(tmp_path, script, command, **fields)

@@ -17,6 +17,7 @@ from isolated_nodes import (
     skip_without,
     write_compute,
 )
+from needs import need_torch
 from waiting import wait_until
 
 from drumline.engines.local.isolation import inside
@@ -104,7 +105,7 @@ def test_each_node_is_a_machine_of_its_own(cli, lab, tmp_path, drumline_home):
 
 
 def test_pytorch_reduces_over_the_nodes_with_no_variable_set_by_hand(cli, lab, tmp_path, drumline_home):
-    pytest.importorskip("torch")
+    need_torch()
     lab()
     write_script(tmp_path, REDUCE, **four_by_one())
     done = cli("job", "create", "-f", "job.yml", "--stream")
@@ -208,7 +209,7 @@ def test_ranks_of_mpirun_are_on_machines_of_their_own(cli, tmp_path):
 
 def test_torchrun_inside_of_a_job_finds_the_other_node_by_its_name(cli, tmp_path):
     skip_without()
-    pytest.importorskip("torch")
+    need_torch()
     (tmp_path / "reduce.py").write_text(REDUCE)
     rendezvous = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "node-0:29400", "--rdzv-id", "one"]
     options = ["run", "--nodes", "2", "--isolate", "--no-prefix", "--"]

@@ -8,11 +8,12 @@ import sys
 
 import pytest
 from cli_jobs import background, job_names, logs_of, one_rank, wait_for_status, write_job, write_script
+from needs import need_torch
 
 from drumline.contract.folder import workspace as in_workspace
 from drumline.control.measure.scale_values import read_report
 
-pytest.importorskip("torch")
+need_torch()
 
 TRAIN = """
     import os

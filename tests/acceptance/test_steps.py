@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 from cli_jobs import write_script
+from needs import need_torch
 
 from drumline.contract.record import describe_record
 from drumline.contract.steps import PLACES
@@ -48,7 +49,7 @@ TRAIN = f"""
 
 @pytest.fixture(scope="module")
 def needs_torch():
-    pytest.importorskip("torch", reason="the steps of PyTorch")
+    need_torch()
 
 
 @pytest.mark.usefixtures("needs_torch")

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 from cli_jobs import background, job_names, one_rank, write_script
+from needs import need_torch
 from pipelines import driver_of, guard_of
 from waiting import wait_until
 
@@ -15,7 +16,7 @@ from drumline.contract.outcome import fold
 from drumline.spec.jobs.command import Command
 from drumline.spec.load import load_job
 
-pytest.importorskip("torch")
+need_torch()
 
 TRAIN = """
     import os

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli_jobs import write_job
+from needs import need_torch
 from probing import MORE, May, any_value, differences, read
 
 PROGRAMS = Path(__file__).parent.parent / "jobs" / "warm"
@@ -168,7 +169,7 @@ def test_what_packages_do_when_they_are_imported(both, tmp_path):
 
 
 def test_pytorch_without_a_seed(create):
-    pytest.importorskip("torch")
+    need_torch()
     runs = [create(name, "on", "python seeded.py", 2) for name in ("probe-a", "probe-b")]
     for run in runs:
         assert_warm(run, 1)

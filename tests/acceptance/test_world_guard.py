@@ -4,11 +4,12 @@ import textwrap
 
 import pytest
 from cli_jobs import wait_for_status, write_job, write_script
+from needs import need_torch
 from waiting import wait_until
 
 from drumline.control.facts import description
 
-pytest.importorskip("torch", reason="the ranks train with PyTorch, which scripts/test installs")
+need_torch()
 pytestmark = pytest.mark.timeout(600)
 
 TRAIN = """

@@ -2,6 +2,7 @@
 
 import guides
 import pytest
+from needs import need_torch
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(600)]
 
@@ -16,6 +17,6 @@ def cluster(kubernetes_cluster, monkeypatch):
 
 @pytest.mark.parametrize("page", guides.ON_KUBERNETES)
 def test_every_block_of_the_page_runs(cluster, tmp_path, page):
-    pytest.importorskip("torch", reason="the example needs torch, which scripts/test installs")
+    need_torch()
     (tmp_path / "examples").symlink_to(guides.ROOT / "examples")
     guides.follow(page, tmp_path)

@@ -7,6 +7,7 @@ import sys
 import guides
 import pytest
 from cli_jobs import job_names
+from needs import need_torch
 from slurm_jobs import WAITS
 from waiting import wait_until
 
@@ -31,7 +32,7 @@ def gpu_partition(slurm_cluster):
 
 @pytest.mark.parametrize("page", guides.ON_SLURM)
 def test_every_block_of_the_page_runs(gpu_partition, slurm, drumline_home, tmp_path, page):
-    pytest.importorskip("torch", reason="the example needs torch, which scripts/test installs")
+    need_torch()
     (tmp_path / "examples").symlink_to(guides.ROOT / "examples")
 
     def prepare(text: str) -> None:

@@ -7,6 +7,7 @@ import types
 from typing import Any
 
 import pytest
+from needs import need_torch
 
 from drumline.contract.evidence import ExitEvidence
 from drumline.node.diagnostics import exhaustion, failures
@@ -145,7 +146,7 @@ LOADER = """
 
 @pytest.mark.parametrize(("signal", "name"), [("SIGKILL", "Killed"), ("SIGBUS", "Bus error")])
 def test_a_loaders_process_that_is_killed_is_named(rank, signal, name):
-    pytest.importorskip("torch")
+    need_torch()
     done = rank(LOADER.format(signal=signal))
     done.told = failures.add_killed_worker(done.told, done.out)
     failure = settled(done)
@@ -175,7 +176,7 @@ ASKED = """
 
 def test_a_loaders_process_that_dies_while_it_is_asked_is_named(rank):
     """The end of its socket is an EOFError without words. PyTorch raises that, or after it that the process is gone."""
-    pytest.importorskip("torch")
+    need_torch()
     done = rank(ASKED)
     assert "\nEOFError\n" in done.out, done.out
     failure = settled(done)
@@ -217,7 +218,7 @@ UNHEARD = """
 )
 def test_a_loaders_process_whose_signal_came_too_late_is_named(rank, end, then, said):
     """As where its end is seen before Python calls PyTorch's handler, which then finds nothing."""
-    pytest.importorskip("torch")
+    need_torch()
     done = rank(UNHEARD.format(end=end, then=then))
     assert "exited unexpectedly" in done.out
     assert said not in done.out
@@ -258,7 +259,7 @@ def small_disk(tmp_path):
 
 @pytest.mark.parametrize("target", ["'ckpt/a.pt'", "open('ckpt/a.pt', 'wb')"])
 def test_a_checkpoint_on_a_full_disk(rank, small_disk, target):
-    pytest.importorskip("torch")
+    need_torch()
     done = rank(f"import torch\ntorch.save({{'a': torch.zeros(1 << 20)}}, {target})\n")
     assert (
         exhaustion.describe_full_disk([done.failure], "/")

@@ -5,12 +5,12 @@ import subprocess
 import sys
 import textwrap
 
-import pytest
+from needs import need_torch
 
 from drumline.node import hook_folder
 from drumline.node.metrics.step_windows import StepRing
 
-pytest.importorskip("torch")
+need_torch()
 
 BEGIN = """
     import os, threading

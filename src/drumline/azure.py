@@ -100,7 +100,7 @@ class NotSupportedError(UsageError, AttributeError):
 
 
 class Refused(type):
-    """Of a class that Drumline lacks: it can be imported and stand in an annotation, and is refused when it is used."""
+    """A class that Drumline lacks: it can be imported and stand in an annotation, and is refused when it is used."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         raise NotSupportedError(cls.__name__, cls.__module__)

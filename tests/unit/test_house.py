@@ -42,6 +42,7 @@ LATE_IMPORTS = {
     ),
     "node": ("launchers, warm starts, checks and stacks are loaded by jobs that need them", "checks node"),
     "plan": ("addresses and parallel jobs are in few plans", "contract spec"),
+    "rest": ("the packages of a server", "rest studio"),
     "sdk": ("operations of a client are loaded at their first use", "contract control sdk"),
     "spec": ("a job file loads the schema of its own type", "contract spec"),
     "staging": (

@@ -41,8 +41,8 @@ class Wish(NamedTuple):
 
 def serve(wish: Wish) -> None:
     """Serve until SIGINT or SIGTERM. Raises UsageError, DrumlineError."""
-    _check_packages()
-    _check_home()
+    check_packages("the studio", ("starlette", "uvicorn"), "studio")
+    check_home()
     from drumline.control.settings import tracking
     from drumline.studio.app import make_app
     from drumline.studio.connection_limits import make_server
@@ -51,7 +51,7 @@ def serve(wish: Wish) -> None:
     # A page asks for curves all the time, and a job may have written any address into its plan.
     tracking.rules.asks_others = False
     context = _load_certificate(wish)
-    listener = _listen(wish)
+    listener = listen(wish.host, wish.port, PORT)
     try:
         host, port = listener.getsockname()[:2]
         settings = StudioSettings(
@@ -111,20 +111,19 @@ def _announce(address: str, record: str, settings: StudioSettings) -> None:
 # what it needs
 
 
-def _check_packages() -> None:
-    missing = [name for name in ("starlette", "uvicorn") if find_spec(name) is None]
+def check_packages(what: str, names: tuple[str, ...], extra: str) -> None:
+    """Raise UsageError where this Python lacks one of the packages."""
+    missing = [name for name in names if find_spec(name) is None]
     if missing:
-        raise UsageError(
-            f"the studio needs {' and '.join(missing)}, which this Python lacks",
-            extras.install_line("studio"),
-        )
+        text = f"{what} needs {' and '.join(missing)}, which this Python lacks"
+        raise UsageError(text, extras.install_line(extra))
 
 
-def _check_home() -> None:
+def check_home() -> None:
     """Raise UsageError for the home of another user: its jobs are not shown by our name."""
     base = homes.base_home()
     if os.path.isdir(base) and os.stat(base).st_uid != os.geteuid():
-        raise UsageError(f"the home {base} is not yours", "run drumline studio as its owner")
+        raise UsageError(f"the home {base} is not yours", "run it as its owner")
 
 
 def _load_certificate(wish: Wish) -> ssl.SSLContext | None:
@@ -146,15 +145,16 @@ def _load_certificate(wish: Wish) -> ssl.SSLContext | None:
     return context
 
 
-def _listen(wish: Wish) -> socket.socket:
-    if wish.port is not None and not 0 <= wish.port <= _HIGHEST_PORT:
-        raise UsageError(f"--port: {wish.port} is not a port", f"--port {PORT}")
+def listen(host: str, wanted: int | None, default: int) -> socket.socket:
+    """Listen at a port; None: at ``default``, or the next one that is free. Raises UsageError, DrumlineError."""
+    if wanted is not None and not 0 <= wanted <= _HIGHEST_PORT:
+        raise UsageError(f"--port: {wanted} is not a port", f"--port {default}")
     try:
-        found = socket.getaddrinfo(wish.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        raise UsageError(f"--host: there is no address {wish.host!r} here", "--host 127.0.0.1") from error
+        raise UsageError(f"--host: there is no address {host!r} here", "--host 127.0.0.1") from error
     family, _, _, _, address = found[0]
-    ports = [wish.port] if wish.port is not None else [*range(PORT, PORT + _PORTS_TRIED), 0]
+    ports = [wanted] if wanted is not None else [*range(default, default + _PORTS_TRIED), 0]
     for port in ports:
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -165,15 +165,15 @@ def _listen(wish: Wish) -> socket.socket:
             listener.listen(128)
         except OSError as error:
             listener.close()
-            if wish.port is not None:
+            if wanted is not None:
                 raise UsageError(
-                    f"--port: {wish.host}:{port} cannot be listened at: {error.strerror}", "--port 0"
+                    f"--port: {host}:{port} cannot be listened at: {error.strerror}", "--port 0"
                 ) from error
         else:
-            if wish.port is None and port != PORT:
-                print(f"port {PORT} is taken", file=sys.stderr)
+            if wanted is None and port != default:
+                print(f"port {default} is taken", file=sys.stderr)
             return listener
-    raise DrumlineError(f"no port can be listened at on {wish.host}", "--host 127.0.0.1")
+    raise DrumlineError(f"no port can be listened at on {host}", "--host 127.0.0.1")
 
 
 def _list_names(wish: Wish) -> frozenset[str]:

@@ -48,7 +48,7 @@ class FileEntry(NamedTuple):
 
 
 class FilesAt(NamedTuple):
-    """What is at a path: of a folder its entries, of a file its text; ``why`` there is nothing."""
+    """The content of a path: of a folder its entries, of a file its text; ``why`` there is nothing."""
 
     path: str
     kind: str = "none"
@@ -109,7 +109,7 @@ def _find_roots(folder: RunFolder, area: str) -> dict[str, str]:
     if area not in AREAS:
         raise UsageError(f"area must be one of {', '.join(AREAS)}; got {area!r}")
     if area == CODE:
-        found = {CODE: _find_code(folder)}
+        found = {CODE: find_code(folder)}
     else:
         found = {one: os.path.join(folder.path, one) for one in _FOLDERS[area]}
         if area == "outputs" and os.path.exists(folder.plan):
@@ -135,7 +135,8 @@ def _find_outputs(folder: RunFolder) -> str:
     return found if _is_folder(found) else folder.outputs
 
 
-def _find_code(folder: RunFolder) -> str:
+def find_code(folder: RunFolder) -> str:
+    """Return the folder of the stored code of a job; empty if none is stored."""
     plan = folder.read_json(folder.plan) or {}
     digest = str(plan.get("snapshot") or stored_code.read_record(folder).get("snapshot") or "")
     return (

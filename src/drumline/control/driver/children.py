@@ -296,9 +296,9 @@ _MAKING_S = 1.0
 _JOB_FILE_POLL_S = 0.02
 
 
-def complete_submission(folder: RunFolder, parent: str) -> bool:
+def complete_submission(folder: RunFolder, parent: str | None) -> bool:
     """
-    Return whether there is a job of ``parent`` in that folder, which is on its way then, or has ended.
+    Return whether there is a job of ``parent``, or of nobody, in that folder, which is on its way then, or has ended.
 
     False: there was less than a job, which is gone now, or it is another's. Blocks for a moment.
     """
@@ -324,12 +324,12 @@ def complete_submission(folder: RunFolder, parent: str) -> bool:
     return True
 
 
-def belongs_to_another(folder: RunFolder, parent: str) -> bool:
+def belongs_to_another(folder: RunFolder, parent: str | None) -> bool:
     """Return whether the folder holds something that is not a job of ``parent``."""
     return os.path.lexists(folder.path) and lookup.read_spec(folder).get("parent_job_name") != parent
 
 
-def _clear(folder: RunFolder, parent: str) -> None:
+def _clear(folder: RunFolder, parent: str | None) -> None:
     """Remove a run folder that is not a job yet, unless it becomes the job of another submission meanwhile."""
     deadline = time.monotonic() + _MAKING_S
     while not os.path.exists(folder.job) and time.monotonic() < deadline:

@@ -36,7 +36,7 @@ class CacheFacts(NamedTuple):
 
 
 class CachedData(NamedTuple):
-    """What was downloaded from an address."""
+    """A download from an address."""
 
     uri: str
     size: str
@@ -47,7 +47,7 @@ class CachedData(NamedTuple):
 
 
 class RemovedData(NamedTuple):
-    """What was removed of the cache, or would be, and what is left."""
+    """A removal from the cache, done or planned, and the rest."""
 
     removed: list[str]
     files: int

@@ -1,4 +1,4 @@
-"""What came of a tuning: each setting with its newest figures, and the job file that won."""
+"""The outcome of a tuning: each setting with its newest figures, and the job file that won."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
-The studios of this user that run now, and the way into one.
+The studios of this user that run now, and the way into one; the servers of ``drumline azure`` likewise.
 
-Each leaves a record in ``studio/`` of the base home, for its owner alone, with its address and its token. Nothing of it
-reaches a command line or an address but a login that is good once, for a minute.
+Each leaves a record in ``studio/`` of the base home, or in ``azure/``, for its owner alone, with its address and its
+token. Nothing of it reaches a command line or an address but a login that is good once, for a minute.
 """
 
 from __future__ import annotations
@@ -26,6 +26,10 @@ NO_WORKSPACE = "-"
 ONCE_S = 60
 """How long a login is good."""
 
+STUDIO = "studio"
+AZURE = "azure"
+"""The kinds of servers, and of their folders."""
+
 _MOST_BYTES = 10_000
 
 
@@ -43,15 +47,15 @@ class Studio(NamedTuple):
         return path_of(job, "" if workspace == self.workspace else workspace or NO_WORKSPACE)
 
 
-def folder() -> str:
+def folder(kind: str = STUDIO) -> str:
     """Return where the records are; it exists once a studio has run."""
-    return os.path.join(base_home(), "studio")
+    return os.path.join(base_home(), kind)
 
 
-def note(address: str, token: str, port: int, workspace: str = "") -> str:
+def note(address: str, token: str, port: int, workspace: str = "", kind: str = STUDIO) -> str:
     """Write the record of this process and return its path. Raises OSError."""
-    path = os.path.join(folder(), f"{port}.json")
-    private_folder(folder())
+    path = os.path.join(folder(kind), f"{port}.json")
+    private_folder(folder(kind))
     who = process_identity.identify_process(os.getpid())
     known = {"address": address, "token": token, "started": time.time(), "workspace": workspace, "who": who}
     write_whole(path, json.dumps(known) + "\n")
@@ -76,18 +80,18 @@ def remove_old_pages() -> None:
                     os.unlink(entry.path)
 
 
-def find_running() -> Studio | None:
-    """Return the studio of this user that was started last and still runs."""
-    return max(_list_running(), key=lambda one: one.started, default=None)
+def find_running(kind: str = STUDIO) -> Studio | None:
+    """Return the server of this user that was started last and still runs."""
+    return max(_list_running(folder(kind)), key=lambda one: one.started, default=None)
 
 
-def _list_running() -> Iterator[Studio]:
+def _list_running(place: str) -> Iterator[Studio]:
     try:
-        names = os.listdir(folder())
+        names = os.listdir(place)
     except OSError:
         return
     for name in names:
-        record = _read(os.path.join(folder(), name)) if name.endswith(".json") else None
+        record = _read(os.path.join(place, name)) if name.endswith(".json") else None
         who = record.get("who") if record else None
         if not record or not isinstance(who, dict):
             continue

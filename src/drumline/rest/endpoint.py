@@ -1,0 +1,104 @@
+"""
+The way to this user's server: its folder, its key, its tokens, and the variables that lead Microsoft's client there.
+
+All is for the owner alone. The key outlives the server: a shell that has its variables goes on when another is started.
+Tokens are JWTs, which the client reads: ``tid``, ``aud``, three parts of base64url.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import time
+from typing import Any
+
+from drumline.contract.folder import base_home, private_folder, write_once
+from drumline.control.settings import studios
+
+PORT = 7979
+LIFE_S = 24 * 3600.0
+"""Of a token; the client asks for another before it ends."""
+
+_MOST_KEY_BYTES = 100
+_FOREIGN = ("AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
+"""What leads azure-identity to Azure before it asks here."""
+
+
+def folder() -> str:
+    """Return where the server keeps what is its own; it exists then. Raises OSError."""
+    path = os.path.join(base_home(), "azure")
+    private_folder(path)
+    return path
+
+
+def get_key() -> bytes:
+    """Return the key that signs tokens and addresses of blobs; it is made once. Raises OSError."""
+    path = os.path.join(folder(), "key")
+    with contextlib.suppress(FileExistsError):
+        write_once(path, secrets.token_hex(32))
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), encoding="ascii") as file:
+        return bytes.fromhex(file.read(_MOST_KEY_BYTES))
+
+
+def find_running() -> str:
+    """Return the address of the server of this user that was started last and still runs; empty: none does."""
+    running = studios.find_running(studios.AZURE)
+    return running.address if running else ""
+
+
+def make_secret(key: bytes) -> str:
+    """Return what a program shows to get a token: the value of ``IDENTITY_HEADER``."""
+    return hmac.new(key, b"identity", hashlib.sha256).hexdigest()
+
+
+def make_token(key: bytes, audience: str) -> tuple[str, int]:
+    """Return a token, and when it ends in seconds since 1970."""
+    now = int(time.time())
+    until = now + int(LIFE_S)
+    claims = {
+        "aud": audience.removesuffix("/.default"), "iss": "https://sts.windows.net/local/", "tid": "local",
+        "oid": "local", "appid": "drumline", "iat": now, "nbf": now, "exp": until,
+    }  # fmt: skip
+    body = b".".join(_encode(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, claims))
+    return b".".join((body, _sign(key, body))).decode(), until
+
+
+def is_token(key: bytes, given: str) -> bool:
+    """Return whether ``make_token`` made it, and it has not ended."""
+    if not given.isascii():
+        return False
+    body, _, signature = given.encode().rpartition(b".")
+    if not hmac.compare_digest(signature, _sign(key, body)):
+        return False
+    claims: Any = json.loads(base64.urlsafe_b64decode(body.partition(b".")[2] + b"=="))
+    return float(claims["exp"]) > time.time()
+
+
+def _sign(key: bytes, body: bytes) -> bytes:
+    return _encode(hmac.new(key, b"token " + body, hashlib.sha256).digest())
+
+
+def _encode(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
+
+
+def list_variables(address: str, bundle: str) -> dict[str, str | None]:
+    """
+    Return the variables of a program that is to find the server at ``address``; None: one that it must not have.
+
+    bundle: the path of the authorities to trust.
+    """
+    return {
+        "AZUREML_DEV_URL_MFE": address,
+        "IDENTITY_ENDPOINT": f"{address}/msi/token",
+        "IDENTITY_HEADER": make_secret(get_key()),
+        "REQUESTS_CA_BUNDLE": bundle,
+        "SSL_CERT_FILE": bundle,
+        "DRUMLINE_AZURE": None,
+        **dict.fromkeys(_FOREIGN),
+    }

@@ -1,0 +1,162 @@
+"""Jobs: submitted, changed, shown, listed, canceled and deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, UsageError
+from drumline.contract.folder import RunFolder, home
+from drumline.control.assets import asset_verbs
+from drumline.control.driver.children import belongs_to_another, complete_submission
+from drumline.control.facts import description
+from drumline.control.jobs import ending, job_folders, lookup
+from drumline.control.jobs.job_outcome import read_outcome
+from drumline.control.settings import studios
+from drumline.control.submission.submit import submit
+from drumline.control.upkeep import pruning
+from drumline.rest import job_bodies
+from drumline.rest.arm import Call, Reply, page, to_number
+from drumline.rest.routes.uploads import find_code
+from drumline.spec.load import load_job_values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_ARCHIVED = {"ActiveOnly": False, "ArchivedOnly": True, "All": None}
+_COMPARED = ("type", "command", "distribution", "search_space")
+"""By what two bodies are of one job: the rest may come back in other words."""
+
+_PAGE = 50
+_OTHER_TRY_S = 20.0
+_OTHER_TRY_POLL_S = 0.05
+
+
+def put_job(call: Call) -> Reply:
+    """Submit a job, or answer with the one that the same body has made: a client tries again where none answers."""
+    name = call.name()
+    mapping = job_bodies.read_job(name, call.body, find_code)
+    folder = RunFolder.for_job(name)
+    until = time.monotonic() + _OTHER_TRY_S
+    while True:
+        # One that a server has submitted in part before it was killed is on its way then.
+        is_whole = complete_submission(folder, None) or belongs_to_another(folder, None)
+        with contextlib.suppress(NotFoundError):
+            body = _update(call, name, mapping)
+            if is_whole:
+                return Reply(body)
+            # Whoever looked at it meanwhile has written it off: it has never begun.
+            pruning.delete_jobs([name])
+        try:
+            job: Any = load_job_values(mapping, home())
+            submit(job)
+        except PlanError:
+            # Another try of the same is faster, and not done yet.
+            if name not in lookup.all_names() or time.monotonic() > until:
+                raise
+            time.sleep(_OTHER_TRY_POLL_S)
+        else:
+            return Reply(write(call, name), 201)
+
+
+def _update(call: Call, name: str, mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Change what may change of a job that is there. Raises UsageError where another job has that name."""
+    stored = job_bodies.read_job(name, write(call, name), find_code)
+    if any((mapping.get(field) or None) != (stored.get(field) or None) for field in _COMPARED):
+        raise UsageError(f"there is a job {name!r} already, and it is another", "choose another name")
+    edit(name, {field: mapping[field] for field in job_folders.EDITABLE if mapping.get(field)})
+    return write(call, name)
+
+
+def edit(name: str, changes: dict[str, Any]) -> None:
+    if changes:
+        job_folders.edit(name, changes)
+
+
+def show_job(call: Call) -> dict[str, Any]:
+    return write(call, call.name())
+
+
+def write(call: Call, name: str) -> dict[str, Any]:
+    """Return the body of a job. Raises NotFoundError."""
+    described = description.show_job(name, brief=True, is_whole=True)
+    if described.get("best_trial"):
+        best = {"best_child_run_id": described["best_trial"]["trial"]}
+        described["properties"] = {**(described.get("properties") or {}), **best}
+    described["environment"] = _choose_version(described.get("environment"))
+    pages = {"Tracking": call.address, "Studio": studios.find_page(name) or call.address}
+    return job_bodies.write_job(described, call.scope.path, pages)
+
+
+def _choose_version(environment: Any) -> Any:
+    """Return a reference with the version in place of a label: of a job that was sent, the client takes no other."""
+    name, at, label = str(environment).removeprefix("azureml:").partition("@")
+    if not isinstance(environment, str) or not at:
+        return environment
+    try:
+        return f"azureml:{name}:{asset_verbs.find('environment', name, None, label).version}"
+    except DrumlineError:  # One of Azure's own, which nobody has registered.
+        return f"azureml:{name}:1"
+
+
+def list_jobs(call: Call) -> dict[str, Any]:
+    wanted = call.query.get("listViewType", "ActiveOnly")
+    kind, tag = call.query.get("jobType", ""), call.query.get("tag", "")
+    names = job_folders.names(archived=_ARCHIVED.get(wanted, False), parent="")
+    if not kind and not tag:
+        # Each costs a look at its folder: those of this page alone.
+        start = to_number(call.query.get("$skip", "0"))
+        found = page(names, call, _PAGE)
+        found["value"] = list(_write_each(call, names[start : start + len(found["value"])]))
+        return found
+    return page((body for body in _write_each(call, names) if _is_wanted(body, kind, tag)), call, _PAGE)
+
+
+def _write_each(call: Call, names: list[str]) -> Iterator[dict[str, Any]]:
+    for name in names:
+        try:
+            yield write(call, name)
+        except NotFoundError:  # It was deleted meanwhile.
+            continue
+
+
+def _is_wanted(body: Mapping[str, Any], kind: str, tag: str) -> bool:
+    properties = body["properties"]
+    key, _, value = tag.partition("=")
+    return (not kind or properties["jobType"].lower() == kind.lower()) and (
+        not tag or (key in properties["tags"] and value in ("", str(properties["tags"][key])))
+    )
+
+
+def cancel_job(call: Call) -> Reply:
+    name = call.name()
+    ending.cancel(name)
+    return _answer_ending(call, name)
+
+
+def show_ending(call: Call) -> Reply:
+    """Reply 202 until a job has ended."""
+    return _answer_ending(call, call.name())
+
+
+def _answer_ending(call: Call, name: str) -> Reply:
+    if read_outcome(lookup.folder_of(name)).is_final:
+        return Reply({}, 200)
+    location = f"{call.address}{call.make_id('jobs', name, 'ending')}?api-version=2023-04-01"
+    return Reply({}, 202, {"Location": location, "Retry-After": "1"})
+
+
+def delete_job(call: Call) -> Reply:
+    pruning.delete_jobs([call.name()])
+    return Reply({}, 200)
+
+
+ROUTES = [
+    ("GET", "/jobs", list_jobs),
+    ("GET", "/jobs/{name}", show_job),
+    ("PUT", "/jobs/{name}", put_job),
+    ("DELETE", "/jobs/{name}", delete_job),
+    ("POST", "/jobs/{name}/cancel", cancel_job),
+    ("GET", "/jobs/{name}/ending", show_ending),
+]

@@ -1,0 +1,120 @@
+"""
+Code that clients upload: a folder for each version, until jobs were made of it, which have copies of their own; and
+the names of containers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+from drumline.contract import folder as homes
+from drumline.contract.errors import NotFoundError, UsageError
+from drumline.contract.folder import home, private_folder
+from drumline.control.access import job_files
+from drumline.control.assets import asset_verbs
+from drumline.control.jobs.lookup import folder_of
+from drumline.rest.arm import choose_workspace
+from drumline.rest.blob_files import Container, JobContainer, open_datastore
+
+if TYPE_CHECKING:
+    from drumline.rest.arm import Call
+
+_CONTAINER = re.compile(r"(?P<kind>[cd])(?P<length>[0-9]{1,3})-(?P<rest>.+)")
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
+_CODE_OF_JOB = "job."
+_CODE_OF_COMPONENT = "component."
+_KEPT_S = 30 * 86_400.0
+
+
+def folder_of_code(name: str, version: str) -> str:
+    """Return where a version is, or will be. Raises UsageError."""
+    if not (_VERSION.fullmatch(name) and _VERSION.fullmatch(version)):
+        raise UsageError(f"{name[:100]!r}, version {version[:100]!r}, cannot be the name of code")
+    return os.path.join(home(), "uploads", f"{name}.{version}")
+
+
+def make_folder(name: str, version: str) -> None:
+    """Make a version's folder, and remove those of versions that nobody has touched for a month. Raises OSError."""
+    path = folder_of_code(name, version)
+    private_folder(path)
+    with contextlib.suppress(OSError), os.scandir(os.path.dirname(path)) as entries:
+        for entry in entries:
+            if time.time() - entry.stat(follow_symlinks=False).st_mtime > _KEPT_S:
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def find_root(name: str, version: str) -> str:
+    """Return the folder of the code: the client puts all into one folder. Raises NotFoundError, UsageError."""
+    path = folder_of_code(name, version)
+    try:
+        names = [one for one in os.listdir(path) if not one.startswith(".drumline")]
+    except OSError:
+        names = []
+    if not names:
+        raise NotFoundError(f"no code {name}, version {version}, was uploaded")
+    only = os.path.join(path, names[0])
+    return only if len(names) == 1 and os.path.isdir(only) and not os.path.islink(only) else path
+
+
+def find_code(name: str, version: str) -> str:
+    """
+    Return the folder of uploaded code, or of the code that a job or a component was made of.
+
+    Raises NotFoundError, UsageError.
+    """
+    if name.startswith(_CODE_OF_COMPONENT):
+        found = asset_verbs.get("component", name.removeprefix(_CODE_OF_COMPONENT), version)
+        return str(found.code)
+    if not name.startswith(_CODE_OF_JOB):
+        return find_root(name, version)
+    job = name.removeprefix(_CODE_OF_JOB)
+    path = job_files.find_code(folder_of(job))
+    if not path:
+        raise NotFoundError(f"the code of job {job} is not stored any more")
+    return path
+
+
+# containers
+
+
+def name_datastore_container(call: Call, datastore: str) -> str:
+    """
+    Return the name of the container of a datastore: the address of a blob has nothing but that for the workspace too.
+    """
+    return _name_container("d", datastore, call)
+
+
+def name_code_container(call: Call, name: str, version: str) -> str:
+    return _name_container("c", f"{name}.{version}", call)
+
+
+def _name_container(kind: str, name: str, call: Call) -> str:
+    # The length says where the first name ends: both may have the same characters.
+    return f"{kind}{len(name)}-{name}-{choose_workspace(call.scope.workspace)}"
+
+
+def find_container(name: str) -> Container | JobContainer | None:
+    """Return the container of that name; None: there is none. Raises NotFoundError, PlanError, UsageError."""
+    known = _CONTAINER.fullmatch(name)
+    if known is None:
+        return None
+    length = int(known["length"])
+    thing, dash, workspace = (
+        known["rest"][:length],
+        known["rest"][length : length + 1],
+        known["rest"][length + 1 :],
+    )
+    if dash != "-":
+        return None
+    if known["kind"] == "d":
+        return open_datastore(thing, workspace)
+    with homes.workspace(workspace):
+        path = folder_of_code(*thing.rsplit(".", 1))
+    if not os.path.isdir(path):
+        raise NotFoundError("no upload of that code was begun")
+    return Container(path)

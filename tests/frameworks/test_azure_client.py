@@ -26,6 +26,7 @@ from drumline.plan.search.sweep_request import request_of, trial_job
 from drumline.rest import asset_bodies, job_bodies
 from drumline.spec.entity import plain
 from drumline.spec.jobs.component import class_of
+from drumline.spec.jobs.job import to_dict
 from drumline.spec.jobs.sweep import resolve_trial
 from drumline.spec.kinds.values import Report
 from drumline.spec.load import load_component, load_job, load_job_values
@@ -35,6 +36,7 @@ from drumline.spec.registered.assets import Data, Model
 from drumline.spec.registered.compute import LocalCompute
 
 ENVIRONMENT = "azure-ai-ml"
+WORKSPACE = "/subscriptions/s/resourceGroups/r/providers/Microsoft.MachineLearningServices/workspaces/w"
 ANONYMOUS = "CliV2AnonymousEnvironment"
 HERE = Path(__file__).parent
 OWN = HERE / "azure_jobs"
@@ -55,14 +57,19 @@ by_case = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASE
 @pytest.fixture(scope="module")
 def answers() -> dict[str, Any]:
     """What the client makes of every case, by file; and the folders of what it uploads."""
+    return run_client("azure_bodies.py", *map(str, CASES))
+
+
+def run_client(program: str, *arguments: str, stdin: str = "") -> dict[str, Any]:
+    """Run a program of this folder in the client's environment, and return the JSON that it prints."""
     if ENVIRONMENT not in CHOSEN:
         message = f"needs the environment {ENVIRONMENT}: scripts/test --frameworks {ENVIRONMENT}"
         if os.environ.get("CI"):
             pytest.fail(message)
         pytest.skip(message)
-    program = [PYTHONS[ENVIRONMENT], str(HERE / "azure_bodies.py"), *map(str, CASES)]
+    command = [PYTHONS[ENVIRONMENT], str(HERE / program), *arguments]
     variables = {**os.environ, "PYTHONPATH": str(HERE.parents[1] / "src")}
-    done = subprocess.run(program, capture_output=True, text=True, timeout=240, env=variables)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=240, env=variables)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -162,6 +169,39 @@ def test_a_job_that_is_imported_has_the_plan_of_its_file(case, answers, stored):
         assert NOT_IMPORTED[case.name] in values
         return
     assert plan_of(load_job_values(values, "/")) == plan_of(load_job(case))
+
+
+def test_a_job_that_we_answer_is_to_the_client_what_it_was():
+    written = {case.stem: write(case) for case in sorted(OWN.glob("*.yml"))}
+    answers = run_client("azure_readings.py", stdin=json.dumps(written))
+    errors = {name: answer for name, answer in answers.items() if isinstance(answer, str)}
+    assert errors == {}
+    for name, body in written.items():
+        assert (answers[name]["status"], answers[name]["studio"]) == ("Running", "https://host/studio")
+        answers[name]["properties"].get("identity", {}).pop("objectId", None)  # Its copy of clientId.
+        assert read_values(name, answers[name]) == read_values(name, body)
+
+
+def write(case: Path) -> dict[str, Any]:
+    """Return the body of a job as if it ran. The client keeps no environment without a name."""
+    values = {"type": "command", **to_dict(load_job(case), absolute=True)}
+    if isinstance(values.get("environment"), dict):
+        values["environment"] = "azureml:e:1"
+    if values["type"] == "sweep":
+        values.pop("queue_settings", None)  # The client cannot send again what it has read of them.
+        values["resources"] = values["trial"]["resources"]  # As it does itself.
+    described = {
+        "display_name": "d",
+        "experiment_name": "e",
+        **values,
+        "name": case.stem,
+        "status": "Running",
+    }
+    return job_bodies.write_job(described, WORKSPACE, {"Studio": "https://host/studio"})
+
+
+def read_values(name: str, body: dict[str, Any]) -> dict[str, Any]:
+    return to_dict(load_job_values(job_bodies.read_job(name, body, lambda *_: "/"), "/"))
 
 
 @pytest.mark.parametrize("case", sorted(OWN.glob("*.yml")), ids=lambda case: case.name)

@@ -16,6 +16,7 @@ from drumline.rest.resource_ids import (
     check_text,
     read_keys,
     read_path,
+    read_properties,
     read_seconds,
     read_word,
     write_keys,
@@ -58,7 +59,7 @@ def read_asset(
 
     kind: one of ``COLLECTIONS``. Raises SpecError, and what ``find_code`` raises.
     """
-    properties = check_mapping(body.get("properties"), "properties")
+    properties = read_properties(body)
     if kind == "component":
         spec = check_mapping(properties.get("componentSpec"), "componentSpec")
         values = {
@@ -169,7 +170,7 @@ def _write_component_spec(described: Mapping[str, Any], workspace_id: str) -> di
 
 def read_datastore(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the file of a datastore, with its secrets. Raises SpecError."""
-    properties = check_mapping(body.get("properties"), "properties")
+    properties = read_properties(body)
     kind = read_word(check_text(properties.get("datastoreType"), "datastoreType"))
     given = read_keys(properties.get("credentials", {}), "credentials")
     secrets = read_keys(given.pop("secrets", {}), "credentials.secrets")
@@ -215,7 +216,7 @@ def write_secrets(sas: str = "", key: str = "") -> dict[str, str]:
 
 def read_compute(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the file of a compute. Raises SpecError for one that is no cluster."""
-    properties = check_mapping(body.get("properties"), "properties")
+    properties = read_properties(body)
     kind = check_text(properties.get("computeType"), "computeType")
     if kind.lower() not in ("amlcompute", "computeinstance"):
         raise SpecError(
@@ -271,7 +272,8 @@ def write_compute(described: Mapping[str, Any], workspace_id: str, location: str
 
 def read_workspace(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the file of a workspace; what a folder has no use for is kept, to be warned of. Raises SpecError."""
-    given = {**body, **read_keys(body.get("properties", {}), "properties")}
+    given = check_mapping(body, "the body")
+    given |= read_keys(given.get("properties", {}), "properties")
     given["display_name"] = given.get("friendly_name")
     kept = ("display_name", "description", "location", "tags", *UNUSED)
     return {"name": name, **{key: given[key] for key in kept if given.get(key)}}

@@ -19,6 +19,7 @@ from drumline.rest.resource_ids import (
     read_keys,
     read_named,
     read_path,
+    read_properties,
     read_reference,
     read_seconds,
     read_word,
@@ -76,7 +77,7 @@ def read_job(name: str, body: Mapping[str, Any], find_code: Callable[[str, str],
 
     find_code: returns the folder of stored code, by name and version. Raises SpecError, and what ``find_code`` raises.
     """
-    properties = check_mapping(body.get("properties"), "properties")
+    properties = read_properties(body)
     kind = read_word(check_text(properties.get("jobType"), "properties.jobType"))
     values = BodyReader(find_code).read_fields(properties, "properties")
     if _remove_local_marks(values):
@@ -121,7 +122,7 @@ class BodyReader:
             "resources": _read_resources,
             "queue_settings": _read_queue_settings,
             "settings": _read_settings,
-            "partition_keys": lambda value, _: json.loads(value) if isinstance(value, str) else value,
+            "partition_keys": _read_list,
             "mini_batch_size": lambda value, _: str(value),
             "task": self.read_fields,
             "trial": self._read_trial,
@@ -151,6 +152,14 @@ class BodyReader:
     def _read_trial(self, value: object, place: str) -> Any:
         trial = self.read_fields({"componentId": value} if isinstance(value, str) else value, place)
         return trial["component"] if trial.keys() == {"component"} else trial
+
+
+def _read_list(value: object, place: str) -> Any:
+    """Return a list that bodies hold as JSON in a text."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        raise SpecError(f"{place}: {value!r} is not a list in JSON") from None
 
 
 def _read_each(value: object, place: str, read: Callable[[Any, str], Any]) -> dict[str, Any]:
@@ -190,7 +199,7 @@ def _read_output(value: object, place: str) -> Any:
         part["path"] = read_path(check_text(part["path"], f"{place}.uri"))
     if "mode" in part:
         part["mode"] = read_word(part["mode"])
-    part.pop("description", None)
+    part.pop("description", None)  # No job file has it.
     return part
 
 

@@ -16,7 +16,8 @@ _PREFIX = "azureml:"
 _NAMED = re.compile(r"/subscriptions/.+/(?:computes|datastores)/([^/]+)/?", re.IGNORECASE)
 _CODE = re.compile(r"/subscriptions/.+/codes/([^/]+)/versions/([^/]+)/?", re.IGNORECASE)
 _IN_COLLECTION = re.compile(r"(/.*/(?:data|models|environments|components)/)([^/]+)(/.+)", re.IGNORECASE)
-_DURATION = re.compile(r"P(?:([\d.]+)W)?(?:([\d.]+)D)?(?:T(?:([\d.]+)H)?(?:([\d.]+)M)?(?:([\d.]+)S)?)?")
+_NUMBER = r"(?:(\d{1,9}(?:\.\d{1,9})?)%s)?"
+_DURATION = re.compile(f"P{_NUMBER % 'W'}{_NUMBER % 'D'}(?:T{_NUMBER % 'H'}{_NUMBER % 'M'}{_NUMBER % 'S'})?")
 _SECONDS = (604_800, 86_400, 3_600, 60, 1)
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _SPECIAL_WORDS = {
@@ -66,6 +67,11 @@ def check_text(value: object, place: str) -> str:
     if not isinstance(value, str):
         raise SpecError(f"{place} must be text; got {type(value).__name__}")
     return value
+
+
+def read_properties(body: object) -> dict[str, Any]:
+    """Return what a body holds. Raises SpecError."""
+    return check_mapping(check_mapping(body, "the body").get("properties"), "properties")
 
 
 def read_keys(value: object, place: str) -> dict[str, Any]:
@@ -129,11 +135,8 @@ def read_seconds(value: Any, place: str) -> Any:
     if not isinstance(value, str) or "${{" in value or value.isdecimal():
         return value
     found = _DURATION.fullmatch(value)
-    try:
-        parts = [float(part or 0) for part in found.groups()] if found else []
-    except ValueError:
-        parts = []
-    if found is None or not any(found.groups()) or not parts:
+    parts = [float(part or 0) for part in found.groups()] if found and any(found.groups()) else []
+    if not parts:
         raise SpecError(
             f"{place}: {value!r} is not a duration", "such as PT1H30M; years and months have no length"
         )

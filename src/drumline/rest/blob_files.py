@@ -170,21 +170,28 @@ class _Walk:
 
     def find_files(self, path: str, at: str) -> Iterator[tuple[str, os.stat_result]]:
         """Yield names and facts of plain files; ``at``: the name of the folder."""
+        found: dict[str, os.DirEntry[str]] = {}
         with contextlib.suppress(OSError), os.scandir(path) as entries:
             # Names of folders sort as those in them do.
-            found = {
+            found |= {
                 f"{one.name}/" if one.is_dir(follow_symlinks=False) else one.name: one for one in entries
             }
-            for name in sorted(found):
-                full, entry = at + name, found[name]
-                if name.endswith("/"):
-                    is_wanted = full.startswith(self.prefix) or self.prefix.startswith(full)
-                    if is_wanted and (full > self.after or self.after.startswith(full)):
-                        yield from self.find_files(entry.path, full)
-                elif full.startswith(self.prefix) and full > self.after:
-                    facts = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(facts.st_mode):
-                        yield full, facts
+        for name in sorted(found):
+            full = at + name
+            if name.endswith("/"):
+                is_wanted = full.startswith(self.prefix) or self.prefix.startswith(full)
+                is_left = full > self.after or self.after.startswith(full)
+                if is_wanted and is_left and len(full) < _LONGEST_NAME:
+                    yield from self.find_files(found[name].path, full)
+            elif full.startswith(self.prefix) and full > self.after:
+                yield from _look_at(full, found[name].path)
+
+
+def _look_at(name: str, path: str) -> Iterator[tuple[str, os.stat_result]]:
+    with contextlib.suppress(OSError):  # It may be gone.
+        facts = os.lstat(path)
+        if stat.S_ISREG(facts.st_mode):
+            yield name, facts
 
 
 def list_blobs(
@@ -200,7 +207,7 @@ def list_blobs(
         if os.path.realpath(path) != path or not os.path.exists(path):
             continue
         is_folder = root[-1:] in ("", "/")
-        for name, facts in walk.find_files(path, root) if is_folder else [(root, os.stat(path))]:
+        for name, facts in walk.find_files(path, root) if is_folder else _look_at(root, path):
             folder = name[: name.find("/", len(prefix)) + 1] if by_folder else ""
             if (folder or name) > walk.after and name.startswith(prefix) and _is_name(name):
                 yield (

@@ -5,6 +5,7 @@ import contextlib
 import hashlib
 import http.client
 import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -18,8 +19,11 @@ import pytest
 from made_jobs import MadeJob
 from waiting import PATIENCE, wait_until
 
+from drumline.contract import events as e
+from drumline.contract import status
 from drumline.contract.errors import NotFoundError
 from drumline.control.assets import datastore_verbs
+from drumline.spec.parts.io import Output
 from drumline.spec.registered.datastores import LocalDatastore
 
 pytest.importorskip("starlette")
@@ -28,7 +32,7 @@ from starlette.applications import Starlette
 
 from drumline.rest import blob_access
 from drumline.rest.blob_access import sign
-from drumline.rest.blob_files import Container, JobContainer, open_datastore
+from drumline.rest.blob_files import Container, JobContainer, list_blobs, open_datastore
 from drumline.rest.blobs import PREFIX, make_routes
 
 KEY = b"k" * 32
@@ -228,7 +232,9 @@ def test_a_body_with_another_md5_is_refused(served):
     assert served.put("a", b"text", {"content-md5": to_md5(b"text")}).status == 201
     assert served.ask("GET", "a").headers["content-md5"] == to_md5(b"text")
     assert served.put("a", b"other", {"content-md5": to_md5(b"text")}).code == (400, "Md5Mismatch")
+    assert served.put("a", b"other", {"x-ms-blob-content-md5": to_md5(b"text")}).code == (400, "Md5Mismatch")
     assert served.put("a", b"other", {"content-md5": "short"}).code == (400, "InvalidMd5")
+    assert served.commit("a", headers={"content-md5": to_md5(b"text")}).code == (400, "Md5Mismatch")
     assert served.ask("GET", "a").body == b"text"
     assert served.files() == ["a"]
 
@@ -460,6 +466,34 @@ def test_names_that_no_blob_can_have_are_in_no_list(served):
     assert b'<Name Encoded="true">line%0Aend</Name>' in served.list().body
 
 
+def test_a_list_goes_on_past_what_is_removed_meanwhile_and_what_lies_too_deep(served):
+    for name in "abc":
+        served.put(f"{name}/{name}")
+        served.put(name * 3)
+    place = os.open(served.folder, os.O_RDONLY)
+    for _ in range(1200):
+        os.mkdir("d", dir_fd=place)
+        inner = os.open("d", os.O_RDONLY, dir_fd=place)
+        os.close(place)
+        place = inner
+    os.close(place)
+    found = list_blobs(Container(str(served.folder)), "", "", by_folder=False)
+    assert next(found)[0] == "a/a"
+    (served.folder / "aaa").unlink()
+    shutil.rmtree(served.folder / "b")
+    assert [name for name, _ in found] == ["bbb", "c/c", "ccc"]
+    subprocess.run(["rm", "-r", served.folder / "d"], check=True)
+
+
+def test_a_state_that_is_a_link_is_not_written_to(served, tmp_path):
+    served.folder.mkdir()
+    (tmp_path / "outside").mkdir()
+    (served.folder / ".drumline-blobs").symlink_to(tmp_path / "outside")
+    assert served.put("a").code == (409, "ResourceTypeMismatch")
+    assert served.put_block("a", "1", b"one").code == (409, "ResourceTypeMismatch")
+    assert os.listdir(tmp_path / "outside") == []
+
+
 def test_a_body_without_its_length_is_refused(served):
     sas = sign(KEY, "data", ALL, 60)
     with socket.create_connection(("127.0.0.1", served.port), 20.0 * PATIENCE) as client:
@@ -520,6 +554,12 @@ def test_a_list_that_is_none_is_refused(served, body, code):
     assert served.ask("GET", "a").body == b"before"
 
 
+@pytest.mark.parametrize("block", ["", "a" * 65])
+def test_the_id_of_a_block_has_64_bytes_at_most(served, block):
+    assert served.put_block("a", block, b"text").code == (400, "InvalidBlockId")
+    assert served.put_block("a", "a" * 64, b"text").status == 201
+
+
 @pytest.mark.parametrize("name", ["x-ms-meta-a-b", "x-ms-meta-1", "x-ms-meta-", "x-ms-meta-a.b"])
 def test_metadata_whose_name_is_no_element_of_xml_is_refused(served, name):
     assert served.put("a", headers={name: "1"}).code == (400, "InvalidMetadata")
@@ -559,6 +599,10 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(served, request):
     assert served.ask("GET", "a").body == b"before"
     assert [name for name in served.files() if name.endswith(".partial")] == []
     assert served.put("b", b"room for this").status == 201
+    subprocess.run(["mount", "-o", "remount,ro", served.folder], check=True)
+    assert served.put("b").code == (403, "InsufficientAccountPermissions")
+    assert served.ask("DELETE", "b").code == (403, "InsufficientAccountPermissions")
+    assert served.ask("GET", "b").body == b"room for this"
 
 
 def test_many_write_one_blob_at_once_and_one_of_them_is_there(served):
@@ -613,6 +657,31 @@ def test_files_of_a_job_are_read_and_nothing_else_of_it(served):
         assert served.list("runs", prefix=name).names() == []
     assert served.put(names[0], container="runs").code == (403, "AuthorizationPermissionMismatch")
     assert served.ask("DELETE", names[0], container="runs").code == (403, "AuthorizationPermissionMismatch")
+
+
+def test_a_job_of_another_user_is_not_shown(served, monkeypatch):
+    job = MadeJob("calm")
+    (Path(job.folder.path) / "outputs" / "m").write_text("model")
+    name = "ExperimentRun/dcid.calm/outputs/m"
+    assert served.ask("GET", name, container="runs").status == 200
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert served.ask("GET", name, container="runs").code == (404, "BlobNotFound")
+    assert served.list("runs", prefix="ExperimentRun/dcid.calm/").names() == []
+
+
+def test_a_named_output_is_listed_below_its_own_prefix_alone(served):
+    job = MadeJob("calm", outputs={"model": Output(type="uri_folder")})
+    place = Path(job.plan.user_env["AZURE_ML_OUTPUT_model"])
+    place.mkdir(parents=True)
+    (place / "m").write_text("model")
+    run = "ExperimentRun/dcid.calm/"
+    name = f"{run}named-outputs/model/m"
+    assert served.list("runs", prefix=name[:-1]).names() == []  # It may not be whole.
+    job.add(e.JobEnded(1002.0, status.COMPLETED, 0, ""))
+    assert served.list("runs", prefix=name[:-1]).names() == [name]
+    assert served.ask("GET", name, container="runs").body == b"model"
+    assert served.list("runs", prefix=run).names() == []
+    assert served.list("runs", prefix=f"{run}named-outputs/other/").names() == []
 
 
 def test_the_container_of_a_datastore_is_its_folder(drumline_home, tmp_path):

@@ -78,7 +78,7 @@ class JobContainer(NamedTuple):
             if not name.startswith(_RUNS) or not slash or not lookup.is_own(lookup.folder_of(job)):
                 return {}
             folder = RunFolder(os.path.realpath(lookup.folder_of(job).path))
-            found = {} if output else job_outputs.list_artifacts(folder)
+            found = job_outputs.list_artifacts(folder)
             if output and job_outputs.has_output(folder, output):
                 above, last = os.path.split(job_outputs.find_output(job, output).path)
                 found = {f"{kind}/{output}": os.path.join(os.path.realpath(above), last)}

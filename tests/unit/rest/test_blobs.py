@@ -466,10 +466,12 @@ def test_names_that_no_blob_can_have_are_in_no_list(served):
     assert b'<Name Encoded="true">line%0Aend</Name>' in served.list().body
 
 
-def test_a_list_goes_on_past_what_is_removed_meanwhile_and_what_lies_too_deep(served):
+def test_a_list_goes_on_past_what_is_removed_meanwhile_and_what_lies_too_deep(served, request):
     for name in "abc":
         served.put(f"{name}/{name}")
         served.put(name * 3)
+    # Before pytest removes its folders: it goes down by calls.
+    request.addfinalizer(lambda: subprocess.run(["rm", "-r", served.folder / "d"], check=True))
     place = os.open(served.folder, os.O_RDONLY)
     for _ in range(1200):
         os.mkdir("d", dir_fd=place)
@@ -482,7 +484,6 @@ def test_a_list_goes_on_past_what_is_removed_meanwhile_and_what_lies_too_deep(se
     (served.folder / "aaa").unlink()
     shutil.rmtree(served.folder / "b")
     assert [name for name, _ in found] == ["bbb", "c/c", "ccc"]
-    subprocess.run(["rm", "-r", served.folder / "d"], check=True)
 
 
 def test_a_state_that_is_a_link_is_not_written_to(served, tmp_path):
@@ -681,7 +682,9 @@ def test_a_named_output_is_listed_below_its_own_prefix_alone(served):
     assert served.list("runs", prefix=name[:-1]).names() == [name]
     assert served.ask("GET", name, container="runs").body == b"model"
     assert served.list("runs", prefix=run).names() == []
-    assert served.list("runs", prefix=f"{run}named-outputs/other/").names() == []
+    for other in ("other", "artifacts", ""):
+        assert served.list("runs", prefix=f"{run}named-outputs/{other}/").names() == []
+    assert not Path(job.folder.path, "artifacts").exists()
 
 
 def test_the_container_of_a_datastore_is_its_folder(drumline_home, tmp_path):

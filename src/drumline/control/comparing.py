@@ -131,7 +131,10 @@ def _compare(sides: tuple[_Side, _Side]) -> dict[str, Any]:
         "machine": pair("field", _list_machine),
         "plan": pair("field", _list_plan),
         "metrics": sorted(
-            (_subtract(metric) for metric in pair("metric", _list_metrics, with_equal=True)),
+            (
+                {**metric, "difference": _subtract(metric["a"], metric["b"])}
+                for metric in pair("metric", _list_metrics, with_equal=True)
+            ),
             key=lambda metric: metric["metric"],
         ),
         "times": pair("time", _list_times, with_equal=True),
@@ -167,7 +170,25 @@ def _list_leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 # code and environment
 
 
-def _compare_code(sides: tuple[_Side, _Side]) -> dict[str, Any]:
+class FileDifference(NamedTuple):
+    """A file that differs. ``a`` and ``b``: hashes, None where it is not there; ``diff``: None of binaries."""
+
+    path: str
+    change: str
+    a: str | None
+    b: str | None
+    diff: str | None
+
+
+class CodeDifferences(NamedTuple):
+    """The files that differ, how many more there are, and why code could not be compared."""
+
+    files: list[FileDifference]
+    left_out: int
+    notes: list[str]
+
+
+def _compare_code(sides: tuple[_Side, _Side]) -> CodeDifferences:
     a, b = map(_list_snapshots, sides)
     notes = [
         f"the code of job {side.folder.name} is not stored: {stored_code.explain_absence(side.folder)}"
@@ -175,12 +196,12 @@ def _compare_code(sides: tuple[_Side, _Side]) -> dict[str, Any]:
         if snapshots is None
     ]
     if a is None or b is None or a == b:
-        return {"files": [], "left_out": 0, "notes": notes}
+        return CodeDifferences([], 0, notes)
     files, left_out = compare_trees(
         {place: path for place, path in a.items() if b.get(place) != path},
         {place: path for place, path in b.items() if a.get(place) != path},
     )
-    return {"files": files, "left_out": left_out, "notes": notes}
+    return CodeDifferences(files, left_out, notes)
 
 
 def _list_snapshots(side: _Side) -> dict[str, str] | None:
@@ -321,9 +342,8 @@ def _list_metrics(side: _Side) -> Iterable[tuple[str, float | str]]:
     return metrics.read_latest(side.folder)[0].items()
 
 
-def _subtract(metric: dict[str, Any]) -> dict[str, Any]:
-    is_number = isinstance(metric["a"], float) and isinstance(metric["b"], float)
-    return metric | {"difference": metrics.to_json_number(metric["b"] - metric["a"]) if is_number else None}
+def _subtract(a: Any, b: Any) -> float | str | None:
+    return metrics.to_json_number(b - a) if isinstance(a, float) and isinstance(b, float) else None
 
 
 def _list_times(side: _Side) -> Iterator[tuple[str, float | None]]:
@@ -366,7 +386,7 @@ class _StoredFile(NamedTuple):
         return bool(self.facts.st_mode & stat.S_IXUSR)
 
 
-def compare_trees(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[list[dict[str, Any]], int]:
+def compare_trees(a: Mapping[str, str], b: Mapping[str, str]) -> tuple[list[FileDifference], int]:
     """
     Return how the files of snapshots differ, and how many more there are. Blocks.
 
@@ -410,29 +430,18 @@ def _are_equal(a: _StoredFile, b: _StoredFile) -> bool:
     return same_kind and _hash(a) == _hash(b)
 
 
-def _compare_files(name: str, a: _StoredFile | None, b: _StoredFile | None) -> dict[str, Any]:
+def _compare_files(name: str, a: _StoredFile | None, b: _StoredFile | None) -> FileDifference:
     change = "added" if a is None else "removed" if b is None else "changed"
-    described: dict[str, Any] = {
-        "path": name,
-        "change": change,
-        "a": _hash(a) if a else None,
-        "b": _hash(b) if b else None,
-    }
+    hashes = (_hash(a) if a else None, _hash(b) if b else None)
     texts = [_read_text(one) if one else "" for one in (a, b)]
     if texts[0] is None or texts[1] is None:
-        return {**described, "diff": None}
+        return FileDifference(name, change, *hashes, None)
     if a is not None and b is not None and a.is_program != b.is_program:
-        described["change"] = "changed, now a program" if b.is_program else "changed, no longer a program"
-    lines = difflib.unified_diff(
-        _split(texts[0]),
-        _split(texts[1]),
-        f"a/{name}" if a else "/dev/null",
-        f"b/{name}" if b else "/dev/null",
-    )
-    return {
-        **described,
-        "diff": "".join(line if line.endswith("\n") else line + _NO_NEWLINE for line in lines),
-    }
+        change = "changed, now a program" if b.is_program else "changed, no longer a program"
+    names = (f"a/{name}" if a else "/dev/null", f"b/{name}" if b else "/dev/null")
+    lines = difflib.unified_diff(_split(texts[0]), _split(texts[1]), *names)
+    diff = "".join(line if line.endswith("\n") else line + _NO_NEWLINE for line in lines)
+    return FileDifference(name, change, *hashes, diff)
 
 
 def _split(text: str) -> list[str]:

@@ -12,6 +12,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from drumline.contract.errors import SpecError, UsageError
+from drumline.contract.record import describe_record
 from drumline.control.assets import asset_verbs, datastore_verbs
 from drumline.control.assets.asset_verbs import problems_of
 from drumline.sdk.operations import Operations, print_warnings
@@ -129,7 +130,9 @@ class EnvironmentOperations(_Versioned[Environment]):
         """
         from drumline.control.environments import environment_builds
 
-        return environment_builds.build(self.get(name, version, label), 2, is_forced=force)
+        made = environment_builds.build(self.get(name, version, label), 2, is_forced=force)
+        described: dict[str, Any] = describe_record(made)
+        return described
 
 
 class ModelOperations(_Versioned[Model]):

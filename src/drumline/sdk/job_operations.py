@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract import status
 from drumline.contract.errors import DrumlineError, Problem, SpecError
+from drumline.contract.record import describe_record
 from drumline.control.facts import description
 from drumline.control.jobs import job_folders, lookup
 from drumline.control.jobs.ending import cancel
@@ -220,7 +221,8 @@ class JobOperations(JobViews):
 
     def show_services(self, name: str, node_index: int = 0) -> dict[str, Any]:
         """Return services by name, with endpoint and status; TensorBoard is on node 0 alone. Raises NotFoundError."""
-        return description.show_services(name)
+        described: dict[str, Any] = describe_record(description.show_services(name))
+        return described
 
     def validate(self, job: Command, *, raise_on_failure: bool = False, **kwargs: Any) -> ValidationResult:
         """

@@ -198,7 +198,7 @@ class JobViews(Operations):
         from drumline.control.comparing import compare_jobs
         from drumline.sdk.notebook.difference import JobDifferences
 
-        return JobDifferences(compare_jobs(a, b))
+        return JobDifferences(describe_record(compare_jobs(a, b)))
 
     def preempt(self, name: str, node: int | None = None) -> int:
         """
@@ -238,7 +238,7 @@ class JobViews(Operations):
         if kind == END or after_s is not None or at_step is not None:
             return None
         begun = drill_requests.wait_for_begin(lookup.folder_of(name), drill, _DRILL_LIMIT_S)
-        return None if begun is None else drill_requests.describe_one(begun)
+        return None if begun is None else drill_requests.describe_one(begun)._asdict()
 
 
 def job_failed(name: str, reason: str) -> JobFailedError:

@@ -57,7 +57,7 @@ def test_equal_jobs_differ_in_nothing(make):
     assert {key: told[key] for key in ("spec", "environment", "variables", "inputs", "machine", "plan")} == {
         key: [] for key in ("spec", "environment", "variables", "inputs", "machine", "plan")
     }
-    assert told["code"] == {"files": [], "left_out": 0, "notes": []}
+    assert told["code"] == ([], 0, [])
     assert [job["name"] for job in told["jobs"]] == ["a", "b"]
     assert {"time": "run_s", "a": 10.0, "b": 10.0} in told["times"]
 
@@ -68,15 +68,15 @@ def test_code_is_compared_file_by_file(make):
         "b",
         {"train.py": b"lr = 0.2\nrun()\n", "data.bin": b"\0\2", "lib/new.py": b"2\n", "same.py": b"same\n"},
     )
-    files = {file["path"]: file for file in compare_jobs("a", "b")["code"]["files"]}
+    files = {file.path: file for file in compare_jobs("a", "b")["code"].files}
     assert sorted(files) == ["data.bin", "lib/new.py", "old.py", "train.py"]
-    assert files["train.py"]["diff"].splitlines() == [
+    assert files["train.py"].diff.splitlines() == [
         "--- a/train.py", "+++ b/train.py", "@@ -1,2 +1,2 @@", "-lr = 0.1", "+lr = 0.2", " run()",
     ]  # fmt: skip
-    assert files["data.bin"]["diff"] is None
-    assert files["data.bin"]["a"] != files["data.bin"]["b"]
-    assert (files["old.py"]["change"], files["old.py"]["b"]) == ("removed", None)
-    assert files["lib/new.py"]["diff"].startswith("--- /dev/null\n+++ b/lib/new.py\n")
+    assert files["data.bin"].diff is None
+    assert files["data.bin"].a != files["data.bin"].b
+    assert (files["old.py"].change, files["old.py"].b) == ("removed", None)
+    assert files["lib/new.py"].diff.startswith("--- /dev/null\n+++ b/lib/new.py\n")
 
 
 def test_fields_plan_and_machine_are_compared_by_what_is_not_the_runs_own(make):
@@ -147,19 +147,17 @@ def test_code_that_is_not_stored_is_said(make):
         json.dumps({"not_stored": "it has more than 5,000 files", "git": {"commit": "4f2a91cdead"}}),
     )
     told = compare_jobs("a", "b")["code"]
-    assert told["files"] == []
-    assert told["notes"] == [
-        "the code of job b is not stored: it has more than 5,000 files; git was at 4f2a91c"
-    ]
+    assert told.files == []
+    assert told.notes == ["the code of job b is not stored: it has more than 5,000 files; git was at 4f2a91c"]
 
 
 def test_ends_of_lines_are_differences(make):
     make("a", {"dos.py": b"1\r\n2\r\n", "end.py": b"1\n"})
     make("b", {"dos.py": b"1\n2\n", "end.py": b"1"})
-    files = {file["path"]: file for file in compare_jobs("a", "b")["code"]["files"]}
+    files = {file.path: file for file in compare_jobs("a", "b")["code"].files}
     assert sorted(files) == ["dos.py", "end.py"]
-    assert "-1\r\n" in files["dos.py"]["diff"]
-    assert files["end.py"]["diff"].endswith("-1\n+1\n\\ No newline at end of file\n")
+    assert "-1\r\n" in files["dos.py"].diff
+    assert files["end.py"].diff.endswith("-1\n+1\n\\ No newline at end of file\n")
 
 
 @pytest.fixture
@@ -216,7 +214,7 @@ def test_what_became_a_program_is_said(tmp_path):
         (tmp_path / name / "run.sh").write_text("exit\n")
         (tmp_path / name / "run.sh").chmod(mode)
     files, left_out = compare_trees({"step": str(tmp_path / "a")}, {"step": str(tmp_path / "b")})
-    assert [(file["path"], file["change"]) for file in files] == [("step/run.sh", "changed, now a program")]
+    assert [(file.path, file.change) for file in files] == [("step/run.sh", "changed, now a program")]
     assert left_out == 0
 
 

@@ -365,7 +365,7 @@ def test_the_head_of_a_page_reads_no_metrics_and_parses_events_once(job, monkeyp
     monkeypatch.setattr(e, "from_line", lambda line: parsed.append(line) or real(line))
     told = describe_job(job.name)
     assert told["page"]["next"] == f"drumline job metrics -n {job.name}"
-    assert told["row"]["metric"] == {"name": "loss", "value": 0.5}
+    assert told["row"].metric == ("loss", 0.5)
     with open(job.folder.events, "rb") as file:
         lines = len(file.readlines())
     assert len(parsed) == lines

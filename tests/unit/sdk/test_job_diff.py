@@ -7,6 +7,7 @@ from html_pages import HOSTILE, Page
 
 from drumline import MLClient
 from drumline.contract.errors import NotFoundError
+from drumline.contract.record import describe_record
 from drumline.control.comparing import compare_jobs
 from drumline.sdk.notebook.difference import JobDifferences, render_differences
 
@@ -41,7 +42,7 @@ def test_two_jobs_are_compared_in_python(cli, tmp_path):
         assert cli("run", "--name", name, "--env", f"SIDE={name}ish", "--", "true").rc == 0
     jobs = MLClient().jobs
     differences = jobs.diff("one", "two")
-    assert differences == compare_jobs("one", "two")
+    assert differences == describe_record(compare_jobs("one", "two"))
     assert {"variable": "SIDE", "a": "oneish", "b": "twoish"} in differences["variables"]
     assert json.loads(json.dumps(differences)) == differences
     page = Page(differences._repr_html_())

@@ -34,9 +34,9 @@ def test_a_job_that_cannot_be_read_does_not_hide_the_others(drumline_home, monke
     monkeypatch.setattr(jobs, "_look", fail)
     table = JobTable()
     page = find_page(table, JobFilters())
-    rows = {row["name"]: row for row in map(describe_row, page.jobs)}
+    rows = {row.name: row for row in map(describe_row, page.jobs)}
     assert rows.keys() == {"bad", "good"}
-    assert "damaged" in rows["bad"]["sentence"]
+    assert "damaged" in rows["bad"].sentence
     assert RowFigures(table).describe(page.jobs, sparks=True)
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from drumline.cli.colour import Colour
+    from drumline.control.comparing import CodeDifferences
 
 
 _COLOURS: Mapping[str, Colour] = {"+": "green", "-": "red", "@": "grey"}
@@ -71,19 +72,19 @@ def _format_jobs(jobs: list[dict[str, Any]]) -> Iterator[str]:
         yield clean(f"{letter}  {job['name']:<{wide}}  {job['status']}{reason}").replace("\n", " ")
 
 
-def _format_code(code: dict[str, Any]) -> Iterator[str]:
+def _format_code(code: CodeDifferences) -> Iterator[str]:
     from drumline.cli.colour import paint
 
-    yield from (clean(f"  {note}") for note in code["notes"])
-    for file in code["files"]:
+    yield from (clean(f"  {note}") for note in code.notes)
+    for file in code.files:
         # A name may hold a line break, and its file no line that differs.
-        if file["diff"]:
-            yield from (paint(clean(line), _COLOURS.get(line[:1])) for line in file["diff"].split("\n")[:-1])
+        if file.diff:
+            yield from (paint(clean(line), _COLOURS.get(line[:1])) for line in file.diff.split("\n")[:-1])
         else:
-            hashes = " -> ".join(str(file[side] or "none") for side in ("a", "b"))
-            yield clean(f"  {file['path']}: {file['change']}, {hashes}").replace("\n", " ")
-    if code["left_out"]:
-        yield f"  and {code['left_out']} files more"
+            hashes = " -> ".join(side or "none" for side in (file.a, file.b))
+            yield clean(f"  {file.path}: {file.change}, {hashes}").replace("\n", " ")
+    if code.left_out:
+        yield f"  and {code.left_out} files more"
 
 
 def _format_difference(name: str, a: Any, b: Any, width: int) -> Iterator[str]:

@@ -10,7 +10,7 @@ from drumline.contract.errors import NotFoundError, PlanError, Problem, SpecErro
 from drumline.contract.folder import base_home, home
 from drumline.contract.hiding import hide_in_job
 from drumline.contract.process_identity import user
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import NamedTuple, describe_record
 from drumline.contract.words import format_count
 from drumline.control.assets import code as code_assets
 from drumline.control.assets import datastore_verbs
@@ -209,6 +209,20 @@ def _each(
 KINDS = ("data", "model", "environment", "component", "datastore")
 
 
+class AssetRow(NamedTuple):
+    """A version of an asset, or a datastore without its credentials."""
+
+    kind: str
+    name: str | None
+    version: str | None
+    type: str
+    created: str | None
+    description: str
+    tags: dict[str, str]
+    labels: list[str]
+    is_archived: bool
+
+
 def list_assets(kind: str = "", name: str = "") -> dict[str, Any]:
     """
     Return the latest version of each asset; with a kind and a name all versions of that, newest first.
@@ -216,7 +230,7 @@ def list_assets(kind: str = "", name: str = "") -> dict[str, Any]:
     Raises NotFoundError for a name that is not there.
     """
     damaged: list[str] = []
-    found: list[dict[str, Any]] = []
+    found: list[AssetRow] = []
     for one in [kind] if kind else KINDS:
         if one == "datastore":
             found += [_describe_datastore(store) for store in datastore_verbs.all(damaged.append)]
@@ -225,37 +239,23 @@ def list_assets(kind: str = "", name: str = "") -> dict[str, Any]:
             found += [_describe(one, asset) for asset in listed]
     count = format_count(len(found), "asset")
     sentence = f"{count}; {len(damaged)} cannot be read" if damaged else count
-    return hide_in_job({"sentence": sentence, "assets": found, "damaged": damaged})
+    return hide_in_job({"sentence": sentence, "assets": describe_record(found), "damaged": damaged})
 
 
-def _describe(kind: str, asset: dict[str, Any]) -> dict[str, Any]:
-    created = asset.get("creation_context") or {}
-    return {
-        "kind": kind,
-        "name": asset.get("name"),
-        "version": asset.get("version"),
-        "type": asset.get("type") or "",
-        "created": created.get("created_at"),
-        "description": asset.get("description") or "",
-        "tags": asset.get("tags") or {},
-        "labels": asset.get("labels") or [],
-        "is_archived": bool(asset.get("is_archived")),
-    }
+def _describe(kind: str, asset: dict[str, Any]) -> AssetRow:
+    created = (asset.get("creation_context") or {}).get("created_at")
+    return AssetRow(
+        *(kind, asset.get("name"), asset.get("version"), asset.get("type") or "", created),
+        description=asset.get("description") or "",
+        tags=asset.get("tags") or {},
+        labels=asset.get("labels") or [],
+        is_archived=bool(asset.get("is_archived")),
+    )
 
 
-def _describe_datastore(store: Any) -> dict[str, Any]:
-    """Describe a datastore without its credentials."""
-    return {
-        "kind": "datastore",
-        "name": store.name,
-        "version": None,
-        "type": str(store.type),
-        "created": None,
-        "description": store.description or "",
-        "tags": dict(store.tags or {}),
-        "labels": [],
-        "is_archived": False,
-    }
+def _describe_datastore(store: Any) -> AssetRow:
+    about = (str(store.type), None, store.description or "", dict(store.tags or {}))
+    return AssetRow("datastore", store.name, None, *about, labels=[], is_archived=False)
 
 
 # versions, and the home that has them: what a workspace lacks is the base home's

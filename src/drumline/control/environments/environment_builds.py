@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import NodeError, PlanError, SpecError, UsageError
 from drumline.contract.folder import base_home
 from drumline.contract.plan import Build
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import ABSENT, Absent, NamedTuple
 from drumline.control.environments.recipes import Recipe, fits, recipe_of
 from drumline.control.times import utc
 from drumline.spec.paths import resolve
@@ -313,7 +313,18 @@ def in_file(path: str) -> Environment:
     return load_environment(path)
 
 
-def build(environment: Environment, log: int, *, is_forced: bool = False) -> dict[str, Any]:
+class BuiltEnvironment(NamedTuple):
+    """An environment that was built, or was there. ``python``: absent where it is in an image."""
+
+    kind: str
+    digest: str
+    prefix: str
+    python: str | Absent
+    seconds: float
+    reused: bool
+
+
+def build(environment: Environment, log: int, *, is_forced: bool = False) -> BuiltEnvironment:
     """
     Make it unless it is there. Blocks. ``log``: a descriptor for what the tools say.
 
@@ -331,15 +342,10 @@ def build(environment: Environment, log: int, *, is_forced: bool = False) -> dic
     if message.get("type") != "ready":
         what = str(message.get("message") or "the environment was not built")
         raise NodeError(what, str(message.get("hint") or ""))
-    python = interpreter_of(wanted.build)
-    return {
-        "kind": wanted.build.kind,
-        "digest": wanted.build.digest,
-        "prefix": wanted.build.prefix,
-        **({"python": python} if python else {}),
-        "seconds": message["seconds"],
-        "reused": message["reused"],
-    }
+    made, python = wanted.build, interpreter_of(wanted.build) or ABSENT
+    return BuiltEnvironment(
+        made.kind, made.digest, made.prefix, python, message["seconds"], message["reused"]
+    )
 
 
 def _run_builder(wanted: Build, log: int, *, is_forced: bool) -> dict[str, Any]:

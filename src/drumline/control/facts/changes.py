@@ -20,10 +20,11 @@ from drumline.control.jobs.lookup import find_plan, folder_of
 from drumline.control.times import utc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from drumline.contract.folder import RunFolder
     from drumline.control.facts.job_table import RowFigures
+    from drumline.control.facts.jobs import JobRow
 
 
 _MOST_BYTES = 1 << 20
@@ -142,7 +143,7 @@ class Message(NamedTuple):
     """
 
     kind: str
-    data: dict[str, Any]
+    data: Mapping[str, Any] | JobRow
     job: str = ""
     mark: int = 0
 

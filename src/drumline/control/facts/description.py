@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import NotFoundError
 from drumline.contract.hiding import hide_in_job, hide_secrets
 from drumline.contract.mlflow_variables import is_server
-from drumline.contract.record import describe_record
+from drumline.contract.record import ABSENT, Absent, NamedTuple, describe_record
 from drumline.control.jobs.lookup import find_plan, folder_of, may_have_studio, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.settings.tracking import VARIABLE
@@ -80,7 +80,6 @@ def describe(
             {"kind": warning.kind, "text": warning.text, "at": utc(warning.time)}
             for warning in outcome.warnings
         ],
-        **_describe_drills(folder, outcome, brief=brief),
         **{key: value for key, value in spec.items() if key not in ("name", "type", "services", "outputs")},
         "outputs": _outputs(name, outcome.kind, spec.get("outputs")),
         **({} if brief else {"resolved": hide_in_job(plan.get("resolved") or {}) or None}),
@@ -138,6 +137,14 @@ def describe(
                 if rank.state == "running"
             ],
         }
+    if outcome.drills:
+        from drumline.control.jobs import drill_requests
+
+        described["drills"] = list(map(drill_requests.describe_one, outcome.drills.values()))
+    if outcome.experiments:
+        from drumline.control.facts import parts
+
+        described["experiments"] = parts.list_experiments(folder, outcome, brief=brief)
     if outcome.ranks and not brief:
         from drumline.control.facts import metrics, steps, usage
 
@@ -179,20 +186,6 @@ def _describe_parts(folder: RunFolder, outcome: Outcome) -> dict[str, Any]:
     best = next((trial for trial in listed if trial["rank"] == 1), None)
     best_trial = best and {key: best[key] for key in ("trial", "metric", "params")}
     return {"trials": listed, "best_trial": best_trial}
-
-
-def _describe_drills(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
-    """Describe the failures that were made on purpose, and the experiments of DeepSpeed's autotuner."""
-    described: dict[str, Any] = {}
-    if outcome.drills:
-        from drumline.control.jobs import drill_requests
-
-        described["drills"] = drill_requests.describe_all(outcome)
-    if outcome.experiments:
-        from drumline.control.facts import parts
-
-        described["experiments"] = parts.list_experiments(folder, outcome, brief=brief)
-    return described
 
 
 def _describe_engine(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
@@ -238,7 +231,17 @@ def _outputs(job: str, kind: str, written: Any) -> dict[str, Any]:
     return shown
 
 
-def _describe_all_services(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, Any]:
+class ServiceState(NamedTuple):
+    """A program beside the ranks, or a page of the job. ``error`` and ``warning``: where there is one."""
+
+    endpoint: str | Absent | None
+    type: str
+    status: str | Absent = ABSENT
+    error: str | Absent = ABSENT
+    warning: str | Absent = ABSENT
+
+
+def _describe_all_services(folder: RunFolder, outcome: Outcome, *, brief: bool) -> dict[str, ServiceState]:
     """Describe the programs beside the ranks, the pages of the job, and notices that could not be sent."""
     page = ""
     if not brief and may_have_studio():
@@ -247,33 +250,32 @@ def _describe_all_services(folder: RunFolder, outcome: Outcome, *, brief: bool) 
         page = studios.find_page(folder.name)
     is_unread = brief or outcome.started is None
     endpoint = mlflow_files.uri_of(folder.root) if is_unread else "".join(endpoint_of(folder))
-    services = {
-        **describe_services(outcome),
-        "Studio": {"endpoint": page or f"file://{folder.path}", "type": "Studio"},
-        "Tracking": {"endpoint": endpoint, "type": "Tracking"},
-    }
+    services = describe_services(outcome)
+    services["Studio"] = ServiceState(page or f"file://{folder.path}", "Studio")
+    services["Tracking"] = ServiceState(endpoint, "Tracking")
     for name in ("Tracking", "Notifications"):
         service = outcome.services.get(name)
         if service and service.error:
-            services[name] = {**services.get(name, {"type": name}), "warning": service.error}
+            known = services.get(name, ServiceState(ABSENT, name))
+            services[name] = known._replace(warning=service.error)
     return services
 
 
-def describe_services(outcome: Outcome) -> dict[str, dict[str, Any]]:
+def describe_services(outcome: Outcome) -> dict[str, ServiceState]:
     """Describe the programs beside the ranks."""
     return {
-        name: {
-            "endpoint": service.url or None,
-            "type": "TensorBoard",
-            "status": "Failed" if service.error else "Stopped" if outcome.is_final else "Running",
-            **({"error": service.error} if service.error else {}),
-        }
+        name: ServiceState(
+            service.url or None,
+            "TensorBoard",
+            "Failed" if service.error else "Stopped" if outcome.is_final else "Running",
+            service.error or ABSENT,
+        )
         for name, service in sorted(outcome.services.items())
         if service.kind == "tensor_board"
     }
 
 
-def show_services(name: str) -> dict[str, Any]:
+def show_services(name: str) -> dict[str, ServiceState]:
     """
     Recover the job where that is necessary, and describe the programs beside its ranks, by name.
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import status
 from drumline.contract.errors import DAMAGED, DrumlineError, NotFoundError, UsageError
 from drumline.contract.folder import RunFolder, home
-from drumline.contract.record import NamedTuple
-from drumline.control.facts.jobs import JobFilters, JobOverview, KnownJobs, describe_row, duration_of
+from drumline.contract.record import ABSENT, NamedTuple
+from drumline.control.facts.jobs import JobFilters, JobOverview, JobRow, KnownJobs, describe_row, duration_of
 from drumline.control.jobs import job_folders
 from drumline.control.jobs.lookup import is_own
 
@@ -399,7 +399,7 @@ class RowFigures:
         self._sparks: dict[tuple[str, float | None], list[float | None]] = {}
         self._read: dict[str, float] = {}
 
-    def describe(self, jobs: Sequence[JobOverview], *, sparks: bool = False) -> list[dict[str, Any]]:
+    def describe(self, jobs: Sequence[JobOverview], *, sparks: bool = False) -> list[JobRow]:
         """Return the rows of jobs with as many metrics as can be read in time."""
         deadline = time.monotonic() + _FIGURES_S
         known = KnownJobs()
@@ -408,7 +408,7 @@ class RowFigures:
         known.keep()
         self.table.add_metrics(job for job, before in zip(measured, jobs, strict=True) if job is not before)
         return [
-            describe_row(job) | ({"spark": self._find_spark(job, deadline)} if sparks else {})
+            describe_row(job)._replace(spark=self._find_spark(job, deadline) if sparks else ABSENT)
             for job in measured
         ]
 

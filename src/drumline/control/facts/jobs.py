@@ -21,7 +21,7 @@ from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.contract.folder import RunFolder, current_workspace, home
 from drumline.contract.hiding import hide_in_job
 from drumline.contract.outcome import fold
-from drumline.contract.record import NamedTuple
+from drumline.contract.record import ABSENT, Absent, NamedTuple
 from drumline.control.facts import description
 from drumline.control.jobs.lookup import folder_of, is_own, may_have_studio, read_spec
 from drumline.control.jobs.recovery import recover
@@ -435,33 +435,58 @@ def duration_of(job: JobOverview) -> float | None:
     return None if job.started is None else max(0.0, (job.ended or time.time()) - job.started)
 
 
-def describe_row(job: JobOverview) -> dict[str, Any]:
-    """Return a row. Times are RFC 3339 in UTC, durations seconds."""
-    nodes, processes = _parse_size(job.size)
+class JobMetric(NamedTuple):
+    name: str
+    value: float
+
+
+class JobRow(NamedTuple):
+    """A row of a list. Times are RFC 3339 in UTC, durations seconds. ``spark``: None where there was no time for it."""
+
+    name: str
+    display_name: str
+    experiment: str
+    type: str
+    status: str
+    sentence: str
+    hangs: bool
+    created: str | None
+    started: str | None
+    ended: str | None
+    duration: float | None
+    size: str
+    nodes: int | None
+    processes: int | None
+    compute: str
+    attempt: int
+    most_attempts: int | None
+    metric: JobMetric | None
+    tags: dict[str, str]
+    parent: str
+    archived: bool
+    spark: list[float | None] | Absent | None = ABSENT
+
+
+def describe_row(job: JobOverview) -> JobRow:
     took = duration_of(job)
-    return {
-        "name": job.name,
-        "display_name": job.display_name or job.name,
-        "experiment": job.experiment,
-        "type": job.kind,
-        "status": job.status,
-        "sentence": job.hang or ("" if job.status == status.COMPLETED else job.reason),
-        "hangs": bool(job.hang),
-        "created": utc(job.created),
-        "started": utc(job.started),
-        "ended": utc(job.ended),
-        "duration": None if took is None else round(took, 3),
-        "size": job.size,
-        "nodes": nodes,
-        "processes": processes,
-        "compute": job.compute,
-        "attempt": job.attempt,
-        "most_attempts": job.most_attempts,
-        "metric": None if job.metric is None else {"name": job.metric[0], "value": job.metric[1]},
-        "tags": job.tags,
-        "parent": job.parent,
-        "archived": job.archived,
-    }
+    return JobRow(
+        *(job.name, job.display_name or job.name, job.experiment, job.kind, job.status),
+        job.hang or ("" if job.status == status.COMPLETED else job.reason),
+        bool(job.hang),
+        utc(job.created),
+        utc(job.started),
+        utc(job.ended),
+        None if took is None else round(took, 3),
+        job.size,
+        *_parse_size(job.size),
+        job.compute,
+        job.attempt,
+        job.most_attempts,
+        job.metric and JobMetric(*job.metric),
+        job.tags,
+        job.parent,
+        job.archived,
+    )
 
 
 def _parse_size(size: str) -> tuple[int | None, int | None]:

@@ -14,6 +14,7 @@ from drumline.contract.folder import private_folder
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.process_identity import user
+from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_duration, parse_size
 from drumline.control.jobs.ending import wake
 from drumline.control.jobs.lookup import folder_of
@@ -180,22 +181,23 @@ def list_sentences(outcome: Outcome, attempt: int | None = None) -> list[str]:
     return found
 
 
-def describe_all(outcome: Outcome) -> list[dict[str, Any]]:
-    """Describe the drills of a job for programs, in the order of their requests' answers."""
-    return [describe_one(one) for one in outcome.drills.values()]
+class DrillFacts(NamedTuple):
+    """A drill as programs read it."""
+
+    drill: str
+    kind: str
+    node: int | None
+    rank: int | None
+    by: str | None
+    attempt: int | None
+    settings: Mapping[str, Any]
+    began_at: str | None
+    ended_at: str | None
+    reason: str
 
 
-def describe_one(drill: DrillOutcome) -> dict[str, Any]:
-    """Describe a drill for programs."""
-    return {
-        "drill": drill.drill,
-        "kind": drill.kind,
-        "node": drill.node,
-        "rank": drill.rank,
-        "by": drill.by or None,
-        "attempt": drill.attempt,
-        "settings": drill.settings,
-        "began_at": utc(drill.began),
-        "ended_at": utc(drill.ended),
-        "reason": drill.reason,
-    }
+def describe_one(drill: DrillOutcome) -> DrillFacts:
+    return DrillFacts(
+        *(drill.drill, drill.kind, drill.node, drill.rank, drill.by or None, drill.attempt, drill.settings),
+        *(utc(drill.began), utc(drill.ended), drill.reason),
+    )

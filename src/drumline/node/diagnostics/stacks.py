@@ -151,7 +151,7 @@ def _describe_process(
     said: _Dump,
     spied: list[list[Any]] | None,
     cwd: str,
-    collective: dict[str, Any] | None,
+    collective: waits.Collective | None,
     raised: RaisedException | None,
     handled: list[RaisedException],
 ) -> ProcessStack:
@@ -167,7 +167,7 @@ def _describe_process(
         "went_on": said.went_on,
         "is_done": _is_done(said.text),
         "spin": spin._asdict(),
-        "collective": collective,
+        "collective": collective and collective._asdict(),
         "raised": raised,
         "handled": handled[0] if handled else None,
     }

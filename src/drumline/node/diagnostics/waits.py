@@ -122,9 +122,18 @@ _POLL_INTERVAL_S = 0.002
 _MAX_BYTES = 16 << 20
 
 
-def read_collectives(asked: Iterable[tuple[str, int]]) -> dict[int, dict[str, Any]]:
+class Collective(NamedTuple):
+    """A collective of a process. ``group``: empty for that of all ranks."""
+
+    name: str
+    seq: int
+    group: str
+    is_waiting: bool
+
+
+def read_collectives(asked: Iterable[tuple[str, int]]) -> dict[int, Collective]:
     """
-    Return for each of these processes that answers: name, seq, group (empty for that of all ranks), is_waiting.
+    Return the collective of each of these processes that answers.
 
     ``asked``: the file of the notes, and the process id. Blocks, for half a second at most.
     """
@@ -138,7 +147,7 @@ def read_collectives(asked: Iterable[tuple[str, int]]) -> dict[int, dict[str, An
             os.unlink(path)
         if _request_record(PIPE % (notes, pid)):
             waiting[pid] = path
-    collectives: dict[int, dict[str, Any]] = {}
+    collectives: dict[int, Collective] = {}
     deadline = time.monotonic() + _ANSWER_TIMEOUT_S
     while waiting and time.monotonic() < deadline:
         time.sleep(_POLL_INTERVAL_S)
@@ -168,7 +177,7 @@ def _request_record(pipe: str) -> bool:
         os.close(descriptor)
 
 
-def _find_current(record: bytes) -> Optional[dict[str, Any]]:
+def _find_current(record: bytes) -> Optional[Collective]:
     """
     Return the first collective that has not ended, else the last one.
 
@@ -181,11 +190,11 @@ def _find_current(record: bytes) -> Optional[dict[str, Any]]:
         entries.sort(key=lambda entry: int(entry["record_id"]))
         current = next((entry for entry in entries if not entry["retired"]), entries[-1])
         _, group = current["process_group"]
-        return {
-            "name": failures.make_printable(str(current["profiling_name"]).rpartition(":")[2], 100),
-            "seq": int(current["collective_seq_id"]),
-            "group": "" if group in ("default_pg", "undefined") else failures.make_printable(str(group), 100),
-            "is_waiting": not current["retired"],
-        }
+        return Collective(
+            failures.make_printable(str(current["profiling_name"]).rpartition(":")[2], 100),
+            int(current["collective_seq_id"]),
+            "" if group in ("default_pg", "undefined") else failures.make_printable(str(group), 100),
+            is_waiting=not current["retired"],
+        )
     except (ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError):
         return None  # It is the job's own text.

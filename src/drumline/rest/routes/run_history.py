@@ -110,11 +110,11 @@ def _list_logs(call: Call, name: str) -> dict[str, str]:
 
 def show_services(call: Call) -> dict[str, Any]:
     shown = description.show_services(call.name())
-    instances = {
+    instances: dict[str, dict[str, Any]] = {
         name: {
-            "type": service.get("type") or name,
-            "status": service.get("status") or "Running",
-            "endpoint": service.get("endpoint"),
+            "type": service.type,
+            "status": service.status or "Running",
+            "endpoint": service.endpoint or None,
             "properties": {},
         }
         for name, service in shown.items()

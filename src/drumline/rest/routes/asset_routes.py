@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.convertors import StringConvertor, register_url_convertor
 
-from drumline.contract.errors import NotFoundError
+from drumline.contract.errors import DrumlineError, NotFoundError
+from drumline.contract.process_identity import user
 from drumline.control.assets import asset_verbs
 from drumline.rest import asset_bodies, blob_access
 from drumline.rest.arm import Call, Reply, page
@@ -27,6 +31,9 @@ _ANONYMOUS = ("CliV2AnonymousEnvironment", "azureml_anonymous")
 """The names under which the client registers what a job has written out."""
 
 _CURATED = "AzureML-"
+_LABELED = re.compile(
+    r"(?P<id>(?:azureml:)?/subscriptions/.*/environments/(?P<name>[^/]+))/labels/(?P<label>[^/]+)"
+)
 _DEFAULT = "azureml_default"
 _ARCHIVED = {"ActiveOnly": False, "ArchivedOnly": True, "All": None}
 
@@ -92,7 +99,25 @@ def put_version(call: Call) -> Reply:
 
 def _write_version(call: Call, kind: str, name: str, version: str | None) -> dict[str, Any]:
     described = asset_verbs.describe(kind, name, version)
-    return asset_bodies.write_asset(kind, described, call.scope.path, is_anonymous=name in _ANONYMOUS)
+    body = asset_bodies.write_asset(kind, described, call.scope.path, is_anonymous=name in _ANONYMOUS)
+    named: dict[str, Any] = name_versions(body)
+    return named
+
+
+def name_versions(value: Any) -> Any:
+    """Return a body with versions of environments in place of labels: the client takes no label in an answer."""
+    if isinstance(value, dict):
+        return {key: name_versions(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [name_versions(item) for item in value]
+    known = _LABELED.fullmatch(value) if isinstance(value, str) else None
+    if known is None:
+        return value
+    try:
+        version = asset_verbs.find("environment", known["name"], None, known["label"]).version
+    except DrumlineError:  # One of Azure's own, which nobody has registered.
+        version = "1"
+    return f"{known['id']}/versions/{version}"
 
 
 def _set_archived(call: Call, kind: str, version: str | None) -> None:
@@ -154,11 +179,12 @@ def put_code(call: Call) -> Reply:
 
 def show_code(call: Call) -> dict[str, Any]:
     name, version = call.path["name"], call.path["version"]
-    uploads.find_code(name, version)
+    made = datetime.fromtimestamp(os.stat(uploads.find_code(name, version)).st_mtime, UTC).isoformat()
     return {
         "id": call.make_id("codes", name, "versions", version),
         "name": version,
         "type": "Microsoft.MachineLearningServices/workspaces/codes/versions",
+        "systemData": {"createdAt": made, "createdBy": user(), "lastModifiedAt": made},
         "properties": {
             "codeUri": f"{call.address}/{uploads.name_code_container(call, name, version)}",
             "isAnonymous": True,

@@ -6,9 +6,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, UsageError
+from drumline.contract.errors import NotFoundError, PlanError, UsageError
 from drumline.contract.folder import RunFolder, home
-from drumline.control.assets import asset_verbs
 from drumline.control.driver.children import belongs_to_another, complete_submission
 from drumline.control.facts import description
 from drumline.control.jobs import ending, job_folders, lookup
@@ -18,6 +17,7 @@ from drumline.control.submission.submit import submit
 from drumline.control.upkeep import pruning
 from drumline.rest import job_bodies
 from drumline.rest.arm import Call, Reply, page, to_number
+from drumline.rest.routes.asset_routes import name_versions
 from drumline.rest.routes.uploads import find_code
 from drumline.spec.load import load_job_values
 
@@ -84,20 +84,9 @@ def write(call: Call, name: str) -> dict[str, Any]:
     if described.get("best_trial"):
         best = {"best_child_run_id": described["best_trial"]["trial"]}
         described["properties"] = {**(described.get("properties") or {}), **best}
-    described["environment"] = _choose_version(described.get("environment"))
     pages = {"Tracking": call.address, "Studio": studios.find_page(name) or call.address}
-    return job_bodies.write_job(described, call.scope.path, pages)
-
-
-def _choose_version(environment: Any) -> Any:
-    """Return a reference with the version in place of a label: of a job that was sent, the client takes no other."""
-    name, at, label = str(environment).removeprefix("azureml:").partition("@")
-    if not isinstance(environment, str) or not at:
-        return environment
-    try:
-        return f"azureml:{name}:{asset_verbs.find('environment', name, None, label).version}"
-    except DrumlineError:  # One of Azure's own, which nobody has registered.
-        return f"azureml:{name}:1"
+    body: dict[str, Any] = name_versions(job_bodies.write_job(described, call.scope.path, pages))
+    return body
 
 
 def list_jobs(call: Call) -> dict[str, Any]:

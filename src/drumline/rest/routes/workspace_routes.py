@@ -21,6 +21,9 @@ from drumline.spec.entity import to_dict
 from drumline.spec.registered.datastores import LocalDatastore
 from drumline.spec.registered.workspace import load_workspace
 
+_KEYLESS_VERSION = "2024"
+"""Of the interface: the first in which the client takes signatures for a datastore; azure-ai-ml 1.16 has an older."""
+
 _SAS_S = 24 * 3600.0
 _SERVICES = ("api", "history", "experimentation", "execution", "metric", "artifact", "pipelines", "mlflow")
 
@@ -93,8 +96,13 @@ def _write_datastore(call: Call, name: str) -> dict[str, Any]:
     body = asset_bodies.write_datastore(described, call.scope.path, f"{urlsplit(call.address).netloc}/")
     if isinstance(found, LocalDatastore):
         container = name_datastore_container(call, name)
-        body["properties"] |= {"containerName": container, "credentials": {"credentialsType": "Sas"}}
+        kind = "AccountKey" if _takes_keys_alone(call) else "Sas"
+        body["properties"] |= {"containerName": container, "credentials": {"credentialsType": kind}}
     return body
+
+
+def _takes_keys_alone(call: Call) -> bool:
+    return call.query.get("api-version", "9") < _KEYLESS_VERSION
 
 
 def list_secrets(call: Call) -> dict[str, str]:
@@ -103,6 +111,8 @@ def list_secrets(call: Call) -> dict[str, str]:
     if not isinstance(datastore_verbs.get(name), LocalDatastore):
         # The client is to ask Azure itself: secrets that were registered stay here.
         return {"secretsType": "None"}
+    if _takes_keys_alone(call):
+        return asset_bodies.write_secrets(key=blob_access.make_account_key(call.key))
     container = name_datastore_container(call, name)
     return asset_bodies.write_secrets(blob_access.sign(call.key, container, blob_access.PERMISSIONS, _SAS_S))
 

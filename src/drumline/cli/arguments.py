@@ -109,6 +109,7 @@ def run_verb(noun: str, text: str, verbs: Verbs, argv: list[str]) -> int:
     if argv[:1] == ["help"]:
         argv = [*argv[1:2], "--help"]
     chosen = parse_verb(noun, text, verbs, argv)
+    chosen.noun = noun
     with enter_workspace(chosen.workspace_name):
         return find_function(verbs[chosen.verb][2])(chosen)
 

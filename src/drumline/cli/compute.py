@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from drumline.cli import output
-from drumline.cli.arguments import Parser, add_name, add_output, add_set, get_name, parse_overrides, run_verb
-from drumline.cli.entity_flags import parse_tags
-from drumline.contract.errors import UsageError
-from drumline.contract.record import ABSENT
+from drumline.cli.arguments import Parser, add_name, add_output, add_set, get_name, run_verb
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from drumline.cli.arguments import Verbs
-    from drumline.spec.registered.compute import AmlCompute, Compute
-
-_LIST_COLUMNS = ("name", "type", "partition", "max_instances", "description")
-_NODE_COLUMNS = ("node", "state", "cores", "gpus", "memory_mb", "jobs", "reason")
-_FREE_COLUMNS = ("free_cores", "free_gpus", "free_memory_mb")
-_EXAMPLE = "drumline compute attach --type slurm --name gpu-cluster --partition gpu"
 
 
 def main(argv: list[str]) -> int:
@@ -30,7 +19,7 @@ def main(argv: list[str]) -> int:
 
 # attach, create
 
-_SLURM_FIELDS = {
+SLURM_FIELDS = {
     "partition": "the partition of its jobs",
     "account": "the account that its jobs are charged to",
     "qos": "the quality of service of its jobs",
@@ -47,7 +36,7 @@ _SLURM_FIELDS = {
 }
 """Flags of a field each; ``-`` stands for ``_``."""
 
-_KUBERNETES_FIELDS = {
+KUBERNETES_FIELDS = {
     "kubeconfig": "the file with clusters and users; default: KUBECONFIG, else ~/.kube/config",
     "context": "the context of that file",
     "namespace": "the namespace of its jobs' objects",
@@ -56,11 +45,11 @@ _KUBERNETES_FIELDS = {
     "shm-size": "the size of /dev/shm in a pod, such as 8G",
 }
 
-_COMMON = {
+COMMON = {
     "max-instances": "the maximum number of nodes of one job",
     "tier": "dedicated, or low_priority: every job is spot",
 }
-_IGNORED = {
+IGNORED = {
     "min-instances": (),
     "idle-time-before-scale-down": ("-d",),
     "location": ("-l",),
@@ -79,7 +68,7 @@ _IGNORED = {
 """Flags of ``az ml compute create`` without a meaning here: each gets a warning."""
 
 
-_REFUSED = ("resource-id", "ssh-port", "ssh-private-key-file")
+REFUSED = ("resource-id", "ssh-port", "ssh-private-key-file")
 """Flags of ``attach`` and ``create`` for computes of Azure's other types, which are refused by their type."""
 
 
@@ -96,14 +85,14 @@ def _attach_arguments(parser: Parser) -> None:
         action="store_true",
         help="attach nothing; print the least Role that jobs on Kubernetes need, for kubectl apply",
     )
-    for flag in _REFUSED:
+    for flag in REFUSED:
         parser.add_argument(f"--{flag}", help=argparse.SUPPRESS)
     _add_fields(parser)
 
 
 def _add_fields(parser: Parser) -> None:
     """Add the fields that ``attach`` and ``update`` share."""
-    for flag, text in (_SLURM_FIELDS | _KUBERNETES_FIELDS | _COMMON).items():
+    for flag, text in (SLURM_FIELDS | KUBERNETES_FIELDS | COMMON).items():
         parser.add_argument(f"--{flag}", help=text)
     parser.add_argument(
         "--sbatch-option",
@@ -119,120 +108,9 @@ def _add_fields(parser: Parser) -> None:
         "--no-check", action="store_true", help="do not check that it can be used from this machine"
     )
     parser.add_argument("--no-wait", action="store_true", help=argparse.SUPPRESS)
-    for flag, short in _IGNORED.items():
+    for flag, short in IGNORED.items():
         parser.add_argument(*short, f"--{flag}", help=argparse.SUPPRESS)
     add_output(parser)
-
-
-def _collect_flags(arguments: Namespace, flags: Any) -> dict[str, Any]:
-    """Return the fields that were given, by their keys in YAML."""
-    values = {flag.replace("-", "_"): getattr(arguments, flag.replace("-", "_"), None) for flag in flags}
-    return {key: value for key, value in values.items() if value is not None}
-
-
-def _collect_own_fields(arguments: Namespace, kind: str | None) -> dict[str, Any]:
-    """Return the fields that flags give a compute of that type; those of Slurm are refused by name elsewhere."""
-    kubernetes = _KUBERNETES_FIELDS if kind == "kubernetes" else ()
-    return _collect_flags(arguments, (*_SLURM_FIELDS, "sbatch-options", "requeue", *kubernetes))
-
-
-def _collect_notes(arguments: Namespace) -> dict[str, Any]:
-    """Return description and tags, which a compute of any type may have."""
-    return {**_collect_flags(arguments, ("description",)), **parse_tags(arguments)}
-
-
-def _list_unused(arguments: Namespace) -> list[str]:
-    is_here = arguments.verb != "update" and arguments.type == "local"
-    is_kubernetes = arguments.type == "kubernetes"
-    more = (*(_COMMON if is_here else ()), *(() if is_kubernetes else _KUBERNETES_FIELDS))
-    given = _collect_flags(arguments, (*_IGNORED, *_REFUSED, *more))
-    return [f"{field}: not used; the machines exist already" for field in given]
-
-
-def _attach(arguments: Namespace) -> int:
-    from drumline.control.machine import computes
-    from drumline.spec.registered.compute import check_type
-
-    if not arguments.type and not arguments.file:
-        raise UsageError(f"{arguments.verb} needs --type or --file", _EXAMPLE)
-    if arguments.type:
-        check_type(arguments.type)
-    compute = _from_file(arguments) if arguments.file else _from_flags(arguments)
-    if arguments.dry_run:
-        sys.stdout.write(computes.render_rights(compute))
-        return 0
-    warnings = computes.attach(compute, check=not arguments.no_check)
-    output.print_warnings([*warnings, *_list_unused(arguments)])
-    output.show(computes.settings(computes.get(compute.name)), arguments.output, arguments.query)
-    return 0
-
-
-def _from_flags(arguments: Namespace) -> Compute:
-    from drumline.spec.registered.compute import AmlCompute, from_dict
-
-    values = {"name": get_name(arguments, "compute"), "type": arguments.type, **_collect_notes(arguments)}
-    if arguments.type in ("local", "kubernetes", "slurm"):
-        values |= _collect_own_fields(arguments, arguments.type)
-    if arguments.type != "local":
-        values |= _collect_flags(arguments, _COMMON)
-    if arguments.type == "slurm" and arguments.size:
-        values["instance_types"] = {arguments.size: {}}
-    elif arguments.type not in ("kubernetes", "slurm"):
-        values |= _collect_flags(arguments, ("size",))
-    made = from_dict(values, params_override=parse_overrides(arguments.set))
-    return _adapt_amlcompute(made, arguments) if isinstance(made, AmlCompute) else made
-
-
-def _from_file(arguments: Namespace) -> Compute:
-    """Build a compute from ``--file``; flags win over it."""
-    from drumline.spec.registered.compute import AmlCompute
-
-    name = arguments.name or arguments.given
-    changes = {
-        **_collect_notes(arguments),
-        **_collect_flags(arguments, _COMMON),
-        **({"name": name} if name else {}),
-    }
-    loaded = _load(arguments.file, [*parse_overrides(arguments.set), changes])
-    if isinstance(loaded, AmlCompute):
-        loaded.size = arguments.size or loaded.size
-        return _adapt_amlcompute(loaded, arguments)
-    if arguments.type not in (None, loaded.type):
-        raise UsageError(f"--type {arguments.type}: {arguments.file} is of type {loaded.type}")
-    return _change_fields(loaded, _collect_own_fields(arguments, loaded.type))
-
-
-def _load(file: str, changes: list[dict[str, Any]]) -> Compute:
-    from drumline.spec.load import load_compute
-
-    if file in ("-", "/dev/stdin"):
-        return load_compute(sys.stdin.buffer, params_override=changes)
-    return load_compute(file, params_override=changes)
-
-
-def _adapt_amlcompute(aml: AmlCompute, arguments: Namespace) -> Compute:
-    """Give Azure's compute fields of Slurm, or make it this machine, where the flags say so."""
-    from drumline.spec.registered.compute import LocalCompute, describe_unused, to_slurm
-
-    if arguments.type == "local":
-        local = LocalCompute(name=aml.name, description=aml.description, tags=aml.tags, size=aml.size)
-        local._warnings = describe_unused(aml)
-        return local
-    fields = _collect_own_fields(arguments, "slurm")
-    if arguments.type != "slurm" and not fields:
-        return aml
-    slurm, warnings = to_slurm(aml)
-    slurm._warnings = warnings
-    return _change_fields(slurm, fields)
-
-
-def _change_fields(compute: Compute, fields: dict[str, Any]) -> Compute:
-    from drumline.spec.entity import to_dict
-    from drumline.spec.registered.compute import from_dict
-
-    changed = from_dict({**to_dict(compute), **fields})
-    changed._warnings = compute._warnings
-    return changed
 
 
 # show, list, list-nodes
@@ -243,42 +121,12 @@ def _show_arguments(parser: Parser) -> None:
     add_output(parser)
 
 
-def _show(arguments: Namespace) -> int:
-    from drumline.control.machine import computes
-
-    output.show(computes.describe(get_name(arguments, "compute")), arguments.output, arguments.query)
-    return 0
-
-
 def _list_arguments(parser: Parser) -> None:
     parser.add_argument(
         "-t", "--type", type=str.lower, help="only computes of this type: slurm, kubernetes or local"
     )
     parser.add_argument("-r", "--max-results", type=int, help="default: all")
     add_output(parser)
-
-
-def _list(arguments: Namespace) -> int:
-    from drumline.control.machine import computes
-
-    found = computes.all(arguments.type, damaged=lambda said: output.print_warnings([said]))
-    shown = [computes.settings(compute) for compute in found[: arguments.max_results]]
-    output.show(shown, arguments.output, arguments.query, _LIST_COLUMNS)
-    return 0
-
-
-def _list_nodes(arguments: Namespace) -> int:
-    from drumline.control.machine import computes
-
-    found = computes.nodes(get_name(arguments, "compute"))
-    columns: tuple[str, ...] = _NODE_COLUMNS
-    if any(node.free_cores is not ABSENT for node in found):
-        columns = (*_NODE_COLUMNS[:-2], *_FREE_COLUMNS, *_NODE_COLUMNS[-2:])
-    output.show(found, arguments.output, arguments.query, columns)
-    if any(node.free_cores is None for node in found):
-        said = "what is free is not known: that needs the right to list the pods of all namespaces"
-        output.print_warnings([said])
-    return 0
 
 
 # update, detach, delete
@@ -291,26 +139,6 @@ def _update_arguments(parser: Parser) -> None:
     parser.add_argument("--add", action="extend", nargs="+", default=[], help=argparse.SUPPRESS)
     parser.add_argument("--force-string", action="store_true", help=argparse.SUPPRESS)
     _add_fields(parser)
-
-
-def _update(arguments: Namespace) -> int:
-    from drumline.control.machine import computes
-
-    name = get_name(arguments, "compute")
-    if arguments.add:
-        raise UsageError("--add: set the whole list", "--set sbatch_options='[\"--constraint=a100\"]'")
-    changes: dict[str, Any] = {}
-    for change in parse_overrides(arguments.set):
-        changes |= change
-    arguments.type = computes.get(name).type if name in computes.names() else None
-    own = _collect_own_fields(arguments, arguments.type)
-    changes |= own | _collect_flags(arguments, _COMMON) | _collect_notes(arguments)
-    if not changes and not arguments.remove and not _list_unused(arguments):
-        raise UsageError("nothing to change", f"drumline compute update -n {name} --set max_instances=4")
-    warnings = computes.update(name, changes, remove=arguments.remove, check=not arguments.no_check)
-    output.print_warnings([*warnings, *_list_unused(arguments)])
-    output.show(computes.settings(computes.get(name)), arguments.output, arguments.query)
-    return 0
 
 
 def _detach_arguments(parser: Parser) -> None:
@@ -327,12 +155,20 @@ def _detach(arguments: Namespace) -> int:
 
 
 VERBS: Verbs = {
-    "attach": ("attach a cluster or this machine under a name that jobs can use", _attach_arguments, _attach),
-    "create": ("the same as attach", _attach_arguments, _attach),
-    "show": ("show a compute's settings and current state", _show_arguments, _show),
-    "list": ("list computes", _list_arguments, _list),
-    "list-nodes": ("list a compute's nodes and their state", _show_arguments, _list_nodes),
-    "update": ("change settings; submitted jobs keep theirs", _update_arguments, _update),
+    "attach": (
+        "attach a cluster or this machine under a name that jobs can use",
+        _attach_arguments,
+        "compute_actions.attach_compute",
+    ),
+    "create": ("the same as attach", _attach_arguments, "compute_actions.attach_compute"),
+    "show": ("show a compute's settings and current state", _show_arguments, "compute_actions.show_compute"),
+    "list": ("list computes", _list_arguments, "compute_actions.list_computes"),
+    "list-nodes": ("list a compute's nodes and their state", _show_arguments, "compute_actions.list_nodes"),
+    "update": (
+        "change settings; submitted jobs keep theirs",
+        _update_arguments,
+        "compute_actions.update_compute",
+    ),
     "detach": ("detach a compute; its jobs continue", _detach_arguments, _detach),
     "delete": ("the same as detach", _detach_arguments, _detach),
 }

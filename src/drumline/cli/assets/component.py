@@ -9,18 +9,14 @@ from drumline.cli.arguments import Parser, add_file, add_output, parse_overrides
 from drumline.cli.assets.versioned import (
     VersionedNoun,
     add_create,
-    collect_flags,
     make_download,
     refuse_verb,
-    register,
 )
-from drumline.cli.entity_flags import load_entity
-from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-_COLUMNS = ("name", "version", "type", "display_name", "description")
+    from drumline.cli.arguments import Verbs
 
 
 def main(argv: list[str]) -> int:
@@ -29,20 +25,6 @@ def main(argv: list[str]) -> int:
 
 def _create_arguments(parser: Parser) -> None:
     add_create(parser, "component", example="display_name=Train")
-
-
-def _create(arguments: Namespace) -> int:
-    from drumline.spec.load import load_component
-
-    if not arguments.file:
-        raise UsageError("create needs --file", "drumline component create --file component.yml")
-    return register(
-        arguments, "component", load_entity(arguments, collect_flags(arguments), load_component, _none)
-    )
-
-
-def _none(*_: object) -> None:
-    """Do nothing: a component is always a file."""
 
 
 def _validate_arguments(parser: Parser) -> None:
@@ -58,9 +40,13 @@ def _validate(arguments: Namespace) -> int:
     return 0
 
 
-VERBS = {
-    "create": ("register a component with its current code", _create_arguments, _create),
-    **VersionedNoun("component", _COLUMNS).verbs(),
+VERBS: Verbs = {
+    "create": (
+        "register a component with its current code",
+        _create_arguments,
+        "assets.asset_actions.create_component",
+    ),
+    **VersionedNoun("component").verbs(),
     "download": ("copy its file and code to a folder", *make_download("component")),
     "validate": ("check a component's file without registering it", _validate_arguments, _validate),
     "prepare-for-sign": refuse_verb(

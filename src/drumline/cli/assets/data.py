@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from drumline.cli.arguments import Parser, run_verb
-from drumline.cli.assets.versioned import VersionedNoun, add_create, collect_flags, refuse_verb, register
-from drumline.cli.entity_flags import load_entity, make_absolute
+from drumline.cli.assets.versioned import VersionedNoun, add_create, refuse_verb
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
-_COLUMNS = ("name", "version", "type", "path", "description")
+    from drumline.cli.arguments import Verbs
 
 
 def main(argv: list[str]) -> int:
@@ -25,19 +21,9 @@ def _create_arguments(parser: Parser) -> None:
     parser.add_argument("-t", "--type", help="uri_file, uri_folder (the default) or mltable")
 
 
-def _create(arguments: Namespace) -> int:
-    from drumline.spec.load import load_data
-    from drumline.spec.registered.assets import from_tree
-
-    arguments.path = make_absolute(arguments.path)
-    values = collect_flags(arguments, "path", "type")
-    made = load_entity(arguments, values, load_data, partial(from_tree, "data"))
-    return register(arguments, "data", made)
-
-
-VERBS = {
-    "create": ("register a file or folder", _create_arguments, _create),
-    **VersionedNoun("data", _COLUMNS).verbs(),
+VERBS: Verbs = {
+    "create": ("register a file or folder", _create_arguments, "assets.asset_actions.create_data"),
+    **VersionedNoun("data").verbs(),
     "mount": refuse_verb(
         "not supported",
         "data is not mounted here: jobs read it at its path",

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from drumline.cli.arguments import Parser, run_verb
 from drumline.cli.assets.versioned import (
     VersionedNoun,
     add_create,
-    collect_flags,
     make_download,
     refuse_verb,
-    register,
 )
-from drumline.cli.entity_flags import load_entity, make_absolute
 
 if TYPE_CHECKING:
-    from argparse import Namespace
-
-_COLUMNS = ("name", "version", "type", "stage", "path", "description")
+    from drumline.cli.arguments import Verbs
 
 
 def main(argv: list[str]) -> int:
@@ -36,19 +30,9 @@ def _create_arguments(parser: Parser) -> None:
     parser.add_argument("-s", "--stage")
 
 
-def _create(arguments: Namespace) -> int:
-    from drumline.spec.load import load_model
-    from drumline.spec.registered.assets import from_tree
-
-    arguments.path = make_absolute(arguments.path)
-    values = collect_flags(arguments, "path", "type", "stage")
-    made = load_entity(arguments, values, load_model, partial(from_tree, "model"))
-    return register(arguments, "model", made)
-
-
-VERBS = {
-    "create": ("register a model", _create_arguments, _create),
-    **VersionedNoun("model", _COLUMNS, stages=True).verbs(),
+VERBS: Verbs = {
+    "create": ("register a model", _create_arguments, "assets.asset_actions.create_model"),
+    **VersionedNoun("model", stages=True).verbs(),
     "download": ("copy a model to a folder", *make_download("model")),
     "package": refuse_verb("not supported", "deploying models is not supported", "drumline model download"),
     "share": refuse_verb(

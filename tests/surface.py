@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import drumline.spec
-from drumline.spec import drills_file
+from drumline.control.measure import rehearsal
 from drumline.spec.jobs import command, component, parallel, sweep
 from drumline.spec.jobs import pipeline_tables as pipeline
 from drumline.spec.kinds.records import ByType, Record
@@ -184,7 +184,7 @@ TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
 ELSEWHERE = {
     "computes": [compute.RECORDS["slurm"], compute.RECORDS["local"]],
     "kubernetes": [compute.RECORDS["kubernetes"]],
-    "rehearsal": [drills_file.DRILLS, drills_file.DRILL],
+    "rehearsal": [rehearsal.DRILLS, rehearsal.DRILL],
 }
 """Not Azure's; these pages of docs/howto have their fields."""
 

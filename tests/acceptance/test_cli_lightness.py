@@ -60,9 +60,7 @@ CREATE = HELP | {
     "drumline.tracking",
     "drumline.tracking.runs",
     "drumline.tracking.mlflow_files",
-    "drumline.tracking.metric_file",
     "drumline.tracking.metrics",
-    "drumline.tracking.series",
 }
 CREATE_PACKAGES = ("drumline.plan", "drumline.spec")
 """What reads and plans a job, file by file as they are."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import NodeShape, NodeTask, Plan, RankTask, host_name_of
 from drumline.contract.record import NamedTuple, compile_late
 from drumline.plan import bound_values, container, environment, shell, unsupported
-from drumline.plan.distributions import parallel, table
+from drumline.plan.distributions import parallel
 from drumline.plan.layout import oversubscription_warnings, shared_texts
 from drumline.plan.request import (
     asked_of,
@@ -34,6 +35,35 @@ if TYPE_CHECKING:
     from drumline.contract.plan import Build
     from drumline.plan.layout import Layout, Process, Request
     from drumline.spec.jobs.command import Command
+
+
+LAUNCHED_BY_COMMAND = ("mpi", "plain", "pytorch")
+"""The distributions in which the command may be a launcher itself."""
+
+LAYOUTS = {
+    "mpi": "drumline.plan.distributions.mpi",
+    "parallel": "drumline.plan.distributions.parallel",
+    "once": "drumline.plan.distributions.once",
+    "plain": "drumline.plan.distributions.plain",
+    "pytorch": "drumline.plan.distributions.pytorch",
+    "ray": "drumline.plan.distributions.ray",
+    "tensorflow": "drumline.plan.distributions.tensorflow",
+}
+
+
+def lay_out(distribution: str, request: Request) -> Layout:
+    """Lay out the processes of a job. Raises PlanError for what the distribution refuses."""
+    if request.once:
+        if distribution not in LAUNCHED_BY_COMMAND:
+            raise PlanError(
+                f"drumline.once: with distribution {distribution!r} every process is started here",
+                "leave it out, or use type: pytorch or mpi",
+                path="drumline.once",
+            )
+        distribution = "once"
+    layout: Layout = import_module(LAYOUTS[distribution]).lay_out(request)
+    return layout
+
 
 GRACE_S = 30.0
 """Between SIGTERM and SIGKILL, unless ``drumline.grace`` says otherwise. Source: Kubernetes' default."""
@@ -109,7 +139,7 @@ def plan_job(job: Command, site: Site) -> Plan:
         shapes = site.shapes[: request.node_count]
         count = parallel.workers(job, shapes, share_machine=site.shares_machine)
         request = request._replace(process_count_per_node=count)
-    layout = table.lay_out(distribution, _at(site, request))
+    layout = lay_out(distribution, _at(site, request))
     settings = settings_of(job)
     data = bound_values.Values(job, site.folder, site.kept, site.reached)
     user_env, user_warnings = _user_env(job, layout)

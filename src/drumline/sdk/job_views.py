@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from drumline.sdk.notebook.difference import JobDifferences
     from drumline.spec.jobs.command import Command
-    from drumline.tracking.series import Series
+    from drumline.tracking.metrics import Series
 
 
 # The part of azure-core's LROPoller that scripts use.

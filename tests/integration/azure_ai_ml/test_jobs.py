@@ -20,7 +20,7 @@ import drumline.entities  # noqa: E402
 from drumline.exceptions import ValidationException  # noqa: E402
 from drumline.spec.foreign import translate_object  # noqa: E402
 from drumline.spec.jobs.job import to_dict  # noqa: E402
-from drumline.spec.jobs.steps import fill_component  # noqa: E402
+from drumline.spec.jobs.pipeline import fill_component  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -5,8 +5,7 @@ import math
 import pytest
 
 from drumline.control.facts.metrics import draw_course
-from drumline.tracking.metrics import Point
-from drumline.tracking.series import Series
+from drumline.tracking.metrics import Point, Series
 
 
 def series(*values):

@@ -12,7 +12,7 @@ from drumline.contract.record import describe_record
 from drumline.control.facts import charts
 from drumline.control.facts.charts import list_metrics, put_in_bins, read_series
 from drumline.tracking import metrics as files
-from drumline.tracking.metric_file import MetricFile
+from drumline.tracking.metrics import MetricFile
 
 
 def binned(places, values, most):

@@ -20,7 +20,7 @@ from drumline.control.facts.start import describe_timeline, make_trace
 from drumline.control.logs.line_queries import read_lines
 from drumline.control.machine import queue_view
 from drumline.spec.registered.assets import Data
-from drumline.tracking.metric_file import MetricFile
+from drumline.tracking.metrics import MetricFile
 
 
 @pytest.fixture

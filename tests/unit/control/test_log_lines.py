@@ -8,10 +8,9 @@ from made_jobs import MadeJob
 
 from drumline.contract import events as e
 from drumline.contract.errors import UsageError
-from drumline.control.logs import line_index, line_queries, merged
-from drumline.control.logs.line_index import LineIndex
+from drumline.control.logs import line_queries, merged
 from drumline.control.logs.line_queries import Wanted, find_divergence, read_lines, search_logs
-from drumline.control.logs.merged import ALL, ChosenLogs, group_looks, read_whole
+from drumline.control.logs.merged import ALL, ChosenLogs, LineIndex, group_looks, read_whole
 
 LATER = 1e12
 """A deadline that never comes."""
@@ -29,8 +28,8 @@ def texts(index, first, count):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(line_index, "BLOCK", 8)
-    monkeypatch.setattr(line_index, "MOST_BLOCKS", 16)
+    monkeypatch.setattr(merged, "BLOCK", 8)
+    monkeypatch.setattr(merged, "MOST_BLOCKS", 16)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,7 @@ def test_a_log_that_grows_is_counted_on(tmp_path, small_blocks):
 
 
 def test_a_deadline_ends_the_reading_and_the_next_call_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(line_index, "_CHUNK", 4)
+    monkeypatch.setattr(merged, "_CHUNK", 4)
     path = tmp_path / "log"
     path.write_bytes(b"a\nb\nc\nd\n")
     index = LineIndex(str(path))
@@ -91,12 +90,12 @@ def test_long_lines_and_progress_bars_are_shown_as_a_terminal_does(tmp_path):
     path = tmp_path / "log"
     path.write_bytes(b"x" * 100_000 + b"\n" + b"10%\r20%\r30%\nend\r\n" + b"50%\r" * 50_000 + b"done\n")
     long, bar, end, many = grown(path).read(0, 9)
-    assert (len(long.text), long.length) == (line_index.LONGEST, 100_000)
+    assert (len(long.text), long.length) == (merged.LONGEST, 100_000)
     assert [bar.text, end.text, many.text] == [b"30%", b"end", b"done"]
 
 
 def test_the_first_account_of_an_error_is_found_across_reads(tmp_path, monkeypatch):
-    monkeypatch.setattr(line_index, "_CHUNK", 7)
+    monkeypatch.setattr(merged, "_CHUNK", 7)
     path = tmp_path / "log"
     path.write_bytes(b"ok\nok\n  Traceback (most recent call last):\nTraceback (most recent call last):\n")
     assert grown(path).first_error == 2

@@ -7,10 +7,9 @@ import time
 import pytest
 
 from drumline.contract.errors import NotFoundError, PlanError
-from drumline.plan.pipelines.graph import build_graph
+from drumline.plan.pipelines import build_graph
 from drumline.spec.jobs.command import CommandComponent
-from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob
-from drumline.spec.jobs.steps import fill_component
+from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob, fill_component
 from drumline.spec.parts.io import Input
 
 OUT = {"o": None}

@@ -18,7 +18,7 @@ from drumline.sdk.notebook import look
 from drumline.sdk.notebook.live_page import describe_preparation
 from drumline.sdk.notebook.look import tag
 from drumline.sdk.notebook.notebook_page import render_job, render_jobs
-from drumline.tracking.series import Series
+from drumline.tracking.metrics import Series
 
 
 def job(status="Running", ranks=(), steps=(), trials=(), metric="", **fields):

@@ -12,8 +12,7 @@ from drumline.dsl import pipeline
 from drumline.entities import CommandComponent, Environment, PipelineComponent, PyTorchDistribution
 from drumline.spec.entity import to_dict
 from drumline.spec.jobs.command import Command
-from drumline.spec.jobs.pipeline import PipelineJob, to_node
-from drumline.spec.jobs.steps import fill_component
+from drumline.spec.jobs.pipeline import PipelineJob, fill_component, to_node
 
 COMMAND = """
 $schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json

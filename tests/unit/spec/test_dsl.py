@@ -15,9 +15,9 @@ from drumline import Input, Output, command, dsl, load_job
 from drumline.contract.errors import SpecError
 from drumline.dsl import pipeline
 from drumline.entities import CommandComponent, Environment, PipelineJob, ResourceConfiguration
-from drumline.plan.pipelines.graph import build_graph
+from drumline.plan.pipelines import build_graph
 from drumline.spec.jobs.job import to_dict
-from drumline.spec.jobs.steps import fill_component
+from drumline.spec.jobs.pipeline import fill_component
 from drumline.spec.jobs.validate import validate
 
 STEP = CommandComponent(

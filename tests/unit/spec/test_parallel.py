@@ -10,9 +10,9 @@ from drumline.contract.errors import PlanError, SpecError
 from drumline.dsl import pipeline
 from drumline.entities import Parallel, ParallelComponent
 from drumline.parallel import RunFunction, parallel_run_function
-from drumline.plan.pipelines.graph import build_graph
+from drumline.plan.pipelines import build_graph
 from drumline.spec.jobs.job import to_dict
-from drumline.spec.jobs.steps import fill_component
+from drumline.spec.jobs.pipeline import fill_component
 from drumline.spec.paths import resolve
 
 TASK = {"type": "run_function", "entry_script": "score.py"}

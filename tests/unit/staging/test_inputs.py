@@ -7,8 +7,7 @@ from planning import plan
 from drumline.contract.errors import NodeError
 from drumline.contract.folder import RunFolder
 from drumline.contract.plan import InputCopy
-from drumline.staging.local_inputs import copy_input
-from drumline.staging.run_setup import prepare_run
+from drumline.staging.run_setup import copy_input, prepare_run
 
 
 @pytest.fixture

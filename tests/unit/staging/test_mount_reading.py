@@ -14,8 +14,7 @@ from drumline.staging.cache import cache_pruning
 from drumline.staging.cache.cache_folder import Cache
 from drumline.staging.cache.chunk_files import ChunkFiles
 from drumline.staging.mount import choice
-from drumline.staging.mount.filesystem import FileSystem, MountedInput, read_record, write_record
-from drumline.staging.mount.reader import MountReader
+from drumline.staging.mount.filesystem import FileSystem, MountedInput, MountReader, read_record, write_record
 from drumline.staging.stores.store import Object
 
 CHUNK = 1000
@@ -23,7 +22,7 @@ CHUNK = 1000
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr("drumline.staging.mount.reader.CHUNK_BYTES", CHUNK)
+    monkeypatch.setattr("drumline.staging.mount.filesystem.CHUNK_BYTES", CHUNK)
 
 
 @pytest.fixture

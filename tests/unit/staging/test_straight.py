@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pathspec import GitIgnoreSpec
 
 from drumline.contract.errors import PlanError
-from drumline.staging.snapshot.ignore_rules import read_ignore_rules, remove_backtracking
+from drumline.staging.snapshot.code_files import read_ignore_rules, remove_backtracking
 
 SEGMENTS = st.one_of(
     st.sampled_from(["**", "*", "a", "b", "a[ab]*b*", "*[ab]?*b", "*a.b*\\\\*"]),

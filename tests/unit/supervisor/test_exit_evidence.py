@@ -6,7 +6,7 @@ from drumline.contract.events import RankExited
 from drumline.contract.evidence import ExitEvidence
 from drumline.contract.messages import RankEnded
 from drumline.node.diagnostics import last_words
-from drumline.supervisor.explaining import exit_evidence, exit_messages, lost_peer
+from drumline.supervisor.explaining import exit_evidence, exit_messages, missing_rank
 from drumline.supervisor.explaining.verdict import judge
 
 CLOSED = "RuntimeError: [pair.cc:537] Connection closed by peer [127.0.0.1]:4242"
@@ -59,9 +59,9 @@ def test_the_exception_that_counts(chain, told):
 def test_what_was_raised_because_a_peer_was_gone_counts_as_cut_off():
     found = exit_evidence.unchain(failure("TrainError: step 3 failed", CLOSED))
     assert found["type"] == "TrainError"
-    assert lost_peer.find_in_exception(found) == "Connection closed by peer"
+    assert missing_rank.find_in_exception(found) == "Connection closed by peer"
     other = exit_evidence.unchain(failure("TrainError: step 3 failed", "KeyError: 'x'"))
-    assert lost_peer.find_in_exception(other) == ""
+    assert missing_rank.find_in_exception(other) == ""
 
 
 def exits(rank, said, *chain, time, told=None):

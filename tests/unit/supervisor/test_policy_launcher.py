@@ -5,7 +5,7 @@ import pytest
 from drumline.contract.events import RankExited
 from drumline.supervisor.deciding import happenings as h
 from drumline.supervisor.deciding import policy as p
-from drumline.supervisor.explaining import lost_peer
+from drumline.supervisor.explaining import missing_rank
 
 FOUR = {rank: h.Member(rank // 2, str(rank)) for rank in range(4)}
 
@@ -159,7 +159,7 @@ def test_a_rank_that_is_killed_is_no_consequence_whatever_is_heard_of_first(even
 def test_ranks_that_lost_a_peer_and_their_launcher_wait_for_the_one_that_is_gone():
     """Its connections close before its end is seen; Open MPI then ends its neighbours, and itself."""
     job = running()
-    lost = exit_(3, code=14)._replace(evidence={"lost_peer": lost_peer.explain_mpi_code(14)})
+    lost = exit_(3, code=14)._replace(evidence={"lost_peer": missing_rank.explain_mpi_code(14)})
     assert kinds(job.handle(lost)) == ["Seek", "SetTimer"]
     assert job.handle(h.Broken(1, "mpirun ended rank 2", 1, p.ABANDONED_DELAY_S)) == []
     assert job.handle(h.LauncherEnded(0, "mpirun exited with code 14", 14)) == []
@@ -170,7 +170,7 @@ def test_ranks_that_lost_a_peer_and_their_launcher_wait_for_the_one_that_is_gone
 
 def test_a_rank_of_that_code_is_named_when_nothing_explains_it():
     job = running()
-    job.handle(exit_(3, code=14)._replace(evidence={"lost_peer": lost_peer.explain_mpi_code(14)}))
+    job.handle(exit_(3, code=14)._replace(evidence={"lost_peer": missing_rank.explain_mpi_code(14)}))
     job.handle(h.LauncherEnded(0, "mpirun exited with code 14", 14))
     end = end_after(job, job.handle(h.Elapsed("cause")), left=(0, 1, 2))
     assert (end.rank, end.exit_code) == (3, 14)

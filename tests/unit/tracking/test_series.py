@@ -8,10 +8,8 @@ import pytest
 
 from drumline.tracking import metrics
 from drumline.tracking import runs as children_module
-from drumline.tracking.metric_file import MetricFile
-from drumline.tracking.metrics import Point
+from drumline.tracking.metrics import MetricFile, Point, Series
 from drumline.tracking.runs import ChildRuns
-from drumline.tracking.series import Series
 
 
 def series(*points):

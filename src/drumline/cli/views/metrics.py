@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from drumline.contract.folder import RunFolder
-    from drumline.tracking.series import Series
+    from drumline.tracking.metrics import Series
 
     _StepRange = tuple[int | None, int | None]
 

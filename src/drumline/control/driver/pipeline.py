@@ -18,7 +18,7 @@ from drumline.control.driver import reuse
 from drumline.control.driver.children import ChildJobs, End, read_graph
 from drumline.control.jobs.job_outputs import link_output, output_path
 from drumline.control.submission import run_folder
-from drumline.control.submission.step_inputs import bind_inputs
+from drumline.control.submission.driven import bind_inputs
 from drumline.spec import builder
 
 if TYPE_CHECKING:

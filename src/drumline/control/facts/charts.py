@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.record import Absent
     from drumline.control.facts.job import SweepGoal
-    from drumline.tracking.series import Series
+    from drumline.tracking.metrics import Series
 
 
 AXES = ("step", "time", "relative")

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from drumline.contract.plan import Plan
     from drumline.control.facts.parts import Part, StepFacts, TrialFacts
     from drumline.control.facts.steps import TrainingFacts
-    from drumline.tracking.metrics import Point
-    from drumline.tracking.series import Series
+    from drumline.tracking.metrics import Point, Series
 
 _LAST_LINES = 10
 _MOST_METRICS = 8

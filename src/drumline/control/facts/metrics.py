@@ -24,9 +24,8 @@ from drumline.control.jobs.job_outcome import fold_events
 from drumline.control.jobs.lookup import find_plan
 from drumline.control.terminal import clean
 from drumline.tracking import metrics, runs
-from drumline.tracking.metric_file import MetricFile
+from drumline.tracking.metrics import MetricFile, Series
 from drumline.tracking.runs import ChildRuns
-from drumline.tracking.series import Series
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

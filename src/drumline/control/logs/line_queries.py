@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
     from drumline.contract.record import Absent
-    from drumline.control.logs.line_index import LineIndex, LogLine
-    from drumline.control.logs.merged import MergedLog, MergedRun
+    from drumline.control.logs.merged import LineIndex, LogLine, MergedLog, MergedRun
 
 
 MOST_LINES = 5000

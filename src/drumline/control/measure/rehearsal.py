@@ -28,14 +28,76 @@ from drumline.control.jobs.recovery import recover
 from drumline.control.submission import planning
 from drumline.control.submission.submit import submit
 from drumline.node import leftovers
+from drumline.spec.kinds.lines import Count
+from drumline.spec.kinds.records import Record
+from drumline.spec.kinds.values import Kind, ListOf, OneOf, Seconds, Text, VersionText
 from drumline.supervisor.drills import StepWatch, explain_refusal, explain_target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
 
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
     from drumline.spec.reading.source import Mapping as Tree
+    from drumline.spec.reading.source import Node
+
+
+SURVIVE, FAIL = "survive", "fail"
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600}
+
+
+class Length(Kind):
+    """A length of time: a number of seconds, or text such as ``1m30s``."""
+
+    word = "a length of time, such as 20s or 1m30s"
+
+    def convert(self, node: Node) -> Any:
+        import re
+
+        text = "" if isinstance(node.value, bool) else str(node.value)
+        number = r"\d{1,9}(?:\.\d{1,9})?"
+        if re.fullmatch(number, text, re.ASCII):
+            return float(text)
+        if not re.fullmatch(rf"(?:{number}[smh])+", text, re.ASCII):
+            return None
+        return sum(float(count) * _UNITS_S[unit] for count, unit in re.findall(rf"({number})([smh])", text))
+
+
+DRILL = Record(
+    "a drill",
+    {
+        "kind": OneOf(*KINDS),
+        "name": Text(),
+        "node": Count(0),
+        "rank": Count(0),
+        "at_step": Count(0),
+        "after": Length(),
+        "for": Length(),
+        "between": Text(),
+        "rate": Text(),
+        "latency": Text(),
+        "loss": Text(),
+        "cpus": VersionText(),
+        "limit": Text(),
+        "expect": OneOf(SURVIVE, FAIL),
+    },
+    required=("kind",),
+)
+
+DRILLS = Record(
+    "a file of drills",
+    {
+        "steps": Count(0),
+        "for": Length(),
+        "seed": Count(0),
+        "metric": Text(),
+        "tolerance": Seconds(),
+        "drills": ListOf(DRILL),
+    },
+    required=("drills",),
+)
 
 
 # one run
@@ -482,7 +544,6 @@ def choose_usual(plan: Plan, seed: int) -> Rehearsal:
 
 def read_file(path: str, plan: Plan) -> Rehearsal:
     """Read a file of drills for a job with that plan. Raises SpecError with every mistake."""
-    from drumline.spec.drills_file import DRILLS, FAIL
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.files import read_yaml
 

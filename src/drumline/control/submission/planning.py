@@ -350,14 +350,14 @@ def fill_component(job: Command) -> Command:
         return job
     if job.type == "parallel":
         check_fields(job)
-    from drumline.plan.pipelines import bindings
-    from drumline.spec.jobs.steps import fill_component
+    from drumline.plan import pipelines
+    from drumline.spec.jobs.pipeline import fill_component
 
     filled: Any = fill_component(job, find_component)
-    found = bindings.check_whole_job(filled)
-    problems = [problem for problem in found if not isinstance(problem, bindings.BindingWarning)]
-    filled._warnings += [problem.what for problem in found if isinstance(problem, bindings.BindingWarning)]
+    found = pipelines.check_whole_job(filled)
+    problems = [problem for problem in found if not isinstance(problem, pipelines.BindingWarning)]
+    filled._warnings += [problem.what for problem in found if isinstance(problem, pipelines.BindingWarning)]
     if problems:
         raise PlanError(problems)
-    bindings.drop_superfluous(filled)
+    pipelines.drop_superfluous(filled)
     return filled  # type: ignore[no-any-return]

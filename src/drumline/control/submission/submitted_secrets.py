@@ -92,7 +92,7 @@ def _holds(root: str, file: str) -> bool:
     relative = os.path.relpath(file, root)
     if relative == os.pardir or relative.startswith(os.pardir + os.sep):
         return False
-    from drumline.staging.snapshot.ignore_rules import read_ignore_rules
+    from drumline.staging.snapshot.code_files import read_ignore_rules
 
     return not os.path.isdir(root) or not read_ignore_rules(root)(relative)
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NodeError
-from drumline.control.upkeep import disk, pruning, stored_content, stored_jobs, trash
+from drumline.control.upkeep import disk, pruning, stored_jobs, trash
 
 if TYPE_CHECKING:
     from drumline.control.upkeep.disk import Size
@@ -72,7 +72,7 @@ def _describe_jobs(jobs: StoredJobs, choice: PruneChoice, roots: list[str]) -> l
 
 
 def _describe_snapshots(choice: PruneChoice, roots: list[str]) -> Row:
-    listed = [one for root in roots for one in stored_content.list_snapshots(root)]
+    listed = [one for root in roots for one in stored_jobs.list_snapshots(root)]
     size = disk.measure_all(
         [os.path.join(root, name) for root in roots for name in ("snapshots", "snapshot-index")]
     )
@@ -81,13 +81,11 @@ def _describe_snapshots(choice: PruneChoice, roots: list[str]) -> Row:
 
 
 def _describe_environments(choice: PruneChoice, roots: list[str]) -> list[Row]:
-    listed = [one for root in roots for one in stored_content.list_environments(root)]
+    listed = [one for root in roots for one in stored_jobs.list_environments(root)]
     size = disk.measure_all([os.path.join(root, "environments") for root in roots])
     free = disk.measure_unshared([one.path for one in choice.environments])
     going = {one.path for one in choice.environments}
-    images = {
-        one.image: (stored_content.measure_image(one), one.path in going) for one in listed if one.image
-    }
+    images = {one.image: (stored_jobs.measure_image(one), one.path in going) for one in listed if one.image}
     known = [(count, goes) for count, goes in images.values() if count]
     return [
         _row("environments", len(listed), len(listed) - len(going), size.size, free.size),

@@ -19,14 +19,13 @@ from drumline.control.jobs import lookup, recovery
 from drumline.control.jobs.ending import wait_until_readable
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.submission import run_folder
-from drumline.control.upkeep import disk, stored_content, stored_jobs, trash
+from drumline.control.upkeep import disk, stored_jobs, trash
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from drumline.control.upkeep.disk import Size
-    from drumline.control.upkeep.stored_content import Content
-    from drumline.control.upkeep.stored_jobs import Need, StoredJobs
+    from drumline.control.upkeep.stored_jobs import Content, Need, StoredJobs
     from drumline.control.upkeep.trash import TrashRemoval
 
 
@@ -148,14 +147,14 @@ def _choose_content(
         return (), ()
     roots = disk.list_roots()
     before = min(before, time.time() - FRESH_S)
-    needed = stored_content.find_needed(roots, jobs, gone)
-    snapshots = [one for root in roots for one in stored_content.list_snapshots(root)]
+    needed = stored_jobs.find_needed(roots, jobs, gone)
+    snapshots = [one for root in roots for one in stored_jobs.list_snapshots(root)]
     old = [one for one in snapshots if one.used < before and one.digest not in needed.snapshots]
     if wanted.is_narrow:
         ours = frozenset(digest for name in gone for digest in jobs.by_name[name].digests)
         return tuple(one for one in old if one.digest in ours), ()
     warm = _list_warm_pythons()
-    environments = [one for root in roots for one in stored_content.list_environments(root)]
+    environments = [one for root in roots for one in stored_jobs.list_environments(root)]
     return tuple(old), tuple(
         one
         for one in environments
@@ -217,7 +216,7 @@ def measure(wanted: PruneFilter, choice: PruneChoice) -> Pruned:
     """Return what the choice holds. Nothing changes. Blocks."""
     families = [_list_removed(family, wanted.parts) for family in choice.jobs]
     paths = [path for family in families for path in family]
-    images = [stored_content.measure_image(one) for one in choice.environments]
+    images = [stored_jobs.measure_image(one) for one in choice.environments]
     return Pruned(
         choice,
         {
@@ -282,7 +281,7 @@ def prune(wanted: PruneFilter, shown: PruneChoice) -> PruneChoice:
                 _take_parts(family, wanted.parts, removal)
         for content in choice.snapshots:
             removal.take(content.path, content.root, "snapshot")
-        gone = [one for one in choice.environments if stored_content.remove_environment(one, removal)]
+        gone = [one for one in choice.environments if stored_jobs.remove_environment(one, removal)]
     problems = [*trash.empty_bins(bins), *removal.empty()]
     _prune_data(wanted, dry_run=False)
     trash.report_leftovers(problems)

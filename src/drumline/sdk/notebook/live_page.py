@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
     from drumline.contract.outcome import Outcome
     from drumline.sdk.notebook.look import Markup
-    from drumline.tracking.series import Series
+    from drumline.tracking.metrics import Series
 
 _LAST_LINES = 20
 _LONGEST_LINE = 2000

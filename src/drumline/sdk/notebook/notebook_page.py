@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from drumline.control.facts.job import JobFacts
     from drumline.control.facts.jobs import JobOverview
     from drumline.control.facts.parts import StepFacts, TrialFacts
-    from drumline.tracking.series import Series
+    from drumline.tracking.metrics import Series
 
 _MOST_NUMBERED = 256
 """With more ranks, their cells are small and have no numbers."""

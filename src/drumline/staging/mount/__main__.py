@@ -26,8 +26,7 @@ from drumline.staging.cache.cache_folder import Cache, cache_path
 from drumline.staging.cache.chunk_files import ChunkFiles
 from drumline.staging.datastore_access import open_remote
 from drumline.staging.mount import filesystem
-from drumline.staging.mount.filesystem import FileSystem
-from drumline.staging.mount.reader import MountReader
+from drumline.staging.mount.filesystem import FileSystem, MountReader
 
 if TYPE_CHECKING:
     from drumline.contract.plan import Fetch

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import events as e
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
-from drumline.supervisor.explaining import exit_evidence, lost_peer, missing_rank
+from drumline.supervisor.explaining import exit_evidence, missing_rank
 from drumline.supervisor.watching import hang
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class RankReports:
             return self._clocks.wall(node, at)
 
         evidence = exit_evidence.record_evidence(message, wall)
-        lost = lost_peer.explain_mpi_code(message.code) if self._plan.launcher else ""
+        lost = missing_rank.explain_mpi_code(message.code) if self._plan.launcher else ""
         if lost:
             evidence["lost_peer"] = lost
         how = (message.code, message.signal, message.error)

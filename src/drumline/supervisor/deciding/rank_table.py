@@ -9,7 +9,7 @@ from drumline.contract import status
 from drumline.contract.events import RankExited
 from drumline.contract.words import name_several
 from drumline.supervisor.deciding.happenings import NODE_LOST_CODE, Finish, Seek, SetTimer
-from drumline.supervisor.explaining import exit_messages, lost_peer, missing_rank, verdict
+from drumline.supervisor.explaining import exit_messages, missing_rank, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -98,10 +98,10 @@ class RankTable:
         is_earliest = before is None or at < missing_rank.find_failure_time(before)
         if is_earliest:
             self._earliest = event
-        if not lost_peer.find_lost_peer(event):
+        if not missing_rank.find_lost_peer(event):
             self._explained.add(event.rank)
-        elif lost_peer.gave_up_waiting(event):
-            self._waited_for.update(lost_peer.read_named_ranks(event))
+        elif missing_rank.gave_up_waiting(event):
+            self._waited_for.update(missing_rank.read_named_ranks(event))
         return event.rank in self._explained or is_earliest
 
     def is_missed(self, event: RankExited) -> bool:
@@ -177,7 +177,7 @@ class RankTable:
 
     def judge_end(self, end: Finish) -> Finish:
         """Return the end of the job now that all ranks have ended, which may tell more of whom it blames."""
-        if end.blames == "launcher" and (aborted := lost_peer.find_abort(self._exited.values())):
+        if end.blames == "launcher" and (aborted := missing_rank.find_abort(self._exited.values())):
             self._exited[aborted.rank] = aborted
             return self.judge_failure()
         is_failed = any(exit_.code != 0 for rank, exit_ in self._exited.items() if rank not in self._lost)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from drumline.contract.record import compile_late
-from drumline.supervisor.explaining import lost_peer
+from drumline.supervisor.explaining import missing_rank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,14 +90,14 @@ def unchain(failure: NotedException) -> ChosenFailure:
     chain: list[RaisedException] = [failure, *failure.get("chain", [])]
     hiding = [_hides_another(one, chain[index + 1 :]) for index, one in enumerate(chain)]
     if hiding[-1]:
-        gone = lost_peer.find_in_exception(chain[-1])
+        gone = missing_rank.find_in_exception(chain[-1])
         if gone and not hiding[0]:
             rest["because"] = gone
         return rest
     if not any(hiding):
         return rest
     last = len(hiding) - 1 - hiding[::-1].index(True)
-    after = next((gone for one in chain[: last + 1] if (gone := lost_peer.find_in_exception(one))), "")
+    after = next((gone for one in chain[: last + 1] if (gone := missing_rank.find_in_exception(one))), "")
     rest.update(cast("ChosenFailure", chain[last + 1]))
     if after:
         rest["after"] = after
@@ -106,7 +106,7 @@ def unchain(failure: NotedException) -> ChosenFailure:
 
 def _hides_another(one: RaisedException, before: Sequence[RaisedException]) -> bool:
     """Return whether an exception only follows from one of those that came before it."""
-    if lost_peer.find_in_exception(one) or _HIDES_ANOTHER.search(one["message"]):
+    if missing_rank.find_in_exception(one) or _HIDES_ANOTHER.search(one["message"]):
         return True
     return one["type"] in _LOADER_SOCKET_CLOSED and any(
         _ENDED_WORKER.search(cause["message"]) for cause in before
@@ -128,7 +128,7 @@ def _choose_in_launcher(
     inner = [one for one in inner if one["pid"] in ranks] or inner
     noted = {one["pid"] for one in inner}
     silent = [one for one in reported if one["pid"] not in noted and one["signal"] != _SIGTERM]
-    began = [one for one in inner if not lost_peer.find_in_exception(one)]
+    began = [one for one in inner if not missing_rank.find_in_exception(one)]
     if silent and (not began or (silent[0] is reported[0] and silent[0]["signal"] == _SIGKILL)):
         # Nobody knows when it ended, but that it was before the others missed it.
         earliest = min([one["at"] for one in (*inner, launcher) if one], default=at)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.record import NamedTuple, compile_late
 from drumline.contract.words import format_seconds, name_several
-from drumline.supervisor.explaining import exit_messages, lost_peer, missing_rank
+from drumline.supervisor.explaining import exit_messages, missing_rank
 from drumline.supervisor.explaining.missing_rank import find_failure_time
 
 if TYPE_CHECKING:
@@ -54,12 +54,12 @@ def judge(
     they were told to end.
     """
     own = _own_failures(exits, stopped_after)
-    if where and all(lost_peer.find_lost_peer(one) for one in own):
+    if where and all(missing_rank.find_lost_peer(one) for one in own):
         failing = missing_rank.find_failing_rank(exits, where, min(own, key=find_failure_time))
         exits = {**exits, failing.rank: failing} if failing else exits
         own = _own_failures(exits, stopped_after)
     failed = [one for one in exits.values() if one.code != 0]
-    began = [one for one in own if not lost_peer.find_lost_peer(one)]
+    began = [one for one in own if not missing_rank.find_lost_peer(one)]
     first = min(began or own, key=find_failure_time)
     early = None if began else missing_rank.find_early_end(exits, first)
     late = None if began or early else missing_rank.find_late_ranks(exits, where or {}, own)
@@ -155,7 +155,7 @@ def _group_others(who: RankExited, others: Sequence[RankExited], stopped_after: 
     groups = _Groups([], [], [], "", [])
     said, first_end = [], _describe_end(who)
     for one in sorted(others, key=lambda other: other.rank):
-        gone = lost_peer.find_lost_peer(one)
+        gone = missing_rank.find_lost_peer(one)
         if gone:
             groups.cut_off.append(one.rank)
             said.append(gone)

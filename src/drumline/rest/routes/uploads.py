@@ -28,6 +28,9 @@ _CONTAINER = re.compile(r"(?P<kind>[cd])(?P<length>[0-9]{1,3})-(?P<rest>.+)")
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
 _CODE_OF_JOB = "job."
 _CODE_OF_COMPONENT = "component."
+_STATE = ".state"
+"""Behind the name of a folder: what is left of uploads into it, which is no code."""
+
 _KEPT_S = 30 * 86_400.0
 
 
@@ -42,6 +45,7 @@ def make_folder(name: str, version: str) -> None:
     """Make a version's folder, and remove those of versions that nobody has touched for a month. Raises OSError."""
     path = folder_of_code(name, version)
     private_folder(path)
+    os.utime(path)
     with contextlib.suppress(OSError), os.scandir(os.path.dirname(path)) as entries:
         for entry in entries:
             if time.time() - entry.stat(follow_symlinks=False).st_mtime > _KEPT_S:
@@ -52,7 +56,7 @@ def find_root(name: str, version: str) -> str:
     """Return the folder of the code: the client puts all into one folder. Raises NotFoundError, UsageError."""
     path = folder_of_code(name, version)
     try:
-        names = [one for one in os.listdir(path) if not one.startswith(".drumline")]
+        names = os.listdir(path)
     except OSError:
         names = []
     if not names:
@@ -117,4 +121,4 @@ def find_container(name: str) -> Container | JobContainer | None:
         path = folder_of_code(*thing.rsplit(".", 1))
     if not os.path.isdir(path):
         raise NotFoundError("no upload of that code was begun")
-    return Container(path)
+    return Container(path, is_ours=True, state=path + _STATE)

@@ -21,6 +21,7 @@ from waiting import wait_until
 pytest.importorskip("starlette")
 pytest.importorskip("cryptography")
 
+from drumline.contract.errors import DrumlineError
 from drumline.rest import certificate, endpoint, service
 
 
@@ -41,15 +42,20 @@ def wait_for_end(azure, name):
     return found
 
 
+def show_details(azure, name):
+    return azure.of(f"/runs/{name}/details", service="/history/v1.0").json
+
+
 def test_a_job_of_two_ranks_runs_and_its_log_is_read(azure):
     ranks = {"distribution": {"distributionType": "PyTorch", "processCountPerInstance": 2}}
     made = azure.of("/jobs/first", "PUT", job_body("echo rank $RANK", **ranks))
     assert (made.status, made.json["name"]) == (201, "first"), made.body
     assert made.json["id"] == f"{SCOPE}/jobs/first"
     assert wait_for_end(azure, "first")["status"] == "Completed"
-    seen = [azure.of("/runs/first/details", service="/history/v1.0").json for _ in range(2)]
-    assert [details["status"] for details in seen] == ["Finalizing", "Completed"]
-    logs = seen[0]["logFiles"]
+    # Else the client would read no log of a job that is as quick as this one.
+    assert show_details(azure, "first")["status"] == "Finalizing"
+    wait_until(lambda: show_details(azure, "first")["status"] == "Completed", 30)
+    logs = show_details(azure, "first")["logFiles"]
     assert sorted(logs) == ["user_logs/std_log_process_00.txt", "user_logs/std_log_process_01.txt"]
     # The client shows no token for these.
     assert azure.ask(logs["user_logs/std_log_process_01.txt"], headers={}).body == b"rank 1\n"
@@ -59,7 +65,7 @@ def test_a_job_of_two_ranks_runs_and_its_log_is_read(azure):
 def test_a_failure_is_told_in_one_sentence(azure):
     azure.of("/jobs/fails", "PUT", job_body("exit 3"))
     wait_for_end(azure, "fails")
-    told = azure.of("/runs/fails/details", service="/history/v1.0").json["error"]["error"]["message"]
+    told = show_details(azure, "fails")["error"]["error"]["message"]
     assert re.fullmatch(r"rank 0 on node 0 failed .* exit code 3", told)
 
 
@@ -82,8 +88,49 @@ def test_a_job_that_is_sent_again_runs_once_and_another_of_its_name_is_refused(a
         400,
         "there is a job 'once' already, and it is another (choose another name)",
     )
-    log = azure.of("/runs/once/details", service="/history/v1.0").json["logFiles"]["user_logs/std_log.txt"]
+    log = show_details(azure, "once")["logFiles"]["user_logs/std_log.txt"]
     assert azure.ask(log, headers={}).body == b"once\n"
+
+
+def test_another_job_of_a_name_is_refused_whatever_differs(azure):
+    variables = {
+        "environmentVariables": {"A": "1"},
+        "inputs": {"x": {"jobInputType": "literal", "value": "1"}},
+    }
+    assert azure.of("/jobs/own", "PUT", job_body("echo ${{inputs.x}}", **variables)).status == 201
+    for other in (
+        {"environmentVariables": {"A": "2"}},
+        {"inputs": {"x": {"jobInputType": "literal", "value": "2"}}},
+    ):
+        assert (
+            azure.of("/jobs/own", "PUT", job_body("echo ${{inputs.x}}", **{**variables, **other})).status
+            == 400
+        )
+    wait_for_end(azure, "own")
+    fetched = azure.of("/jobs/own").json
+    assert "drumline.request" not in fetched["properties"]["properties"]
+    changed = {**fetched["properties"], "tags": {"new": "1"}, "isArchived": True}
+    updated = azure.of("/jobs/own", "PUT", {"properties": changed})
+    assert (updated.status, updated.json["properties"]["tags"]) == (200, {"new": "1"}), updated.body
+    assert azure.of("/jobs/own").json["properties"]["isArchived"] is True
+    cleared = azure.of("/jobs/own", "PUT", {"properties": {**changed, "tags": {}, "isArchived": False}})
+    assert cleared.json["properties"]["tags"] == {}
+
+
+def test_an_edit_that_is_of_another_kind_changes_nothing(azure):
+    azure.of("/jobs/own", "PUT", job_body("true", tags={"a": "b"}))
+    wait_for_end(azure, "own")
+    for wrong in (
+        {"tags": "abc"},
+        {"properties": 5},
+        {"tags": {"a": 1}},
+        {"tags": {"a": "\ud800"}},
+        {"displayName": [1]},
+    ):
+        path = f"/history/v1.0{SCOPE}/experiments/e/runs/own"
+        assert azure.ask(path, "PATCH", wrong).status == 400, wrong
+    assert azure.of("/jobs/own").json["properties"]["tags"] == {"a": "b"}
+    assert azure.of("/jobs").status == 200
 
 
 def test_what_is_wrong_with_a_job_is_a_sentence(azure):
@@ -215,12 +262,84 @@ def test_a_program_finds_a_server_that_ends_with_it(drumline_home):
     assert not list(Path(drumline_home, "azure").glob("*.json"))
 
 
+def serves(pid, program):
+    """Return whether that process is the server of that program."""
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return words[-3:-1] == [b"--ends-with", str(program).encode()]
+    return False
+
+
 def test_the_server_of_a_program_ends_when_that_is_killed(drumline_home):
     program = subprocess.Popen([*DRUMLINE, "azure", "run", "sleep", "1000"], start_new_session=True)
-    wait_until(endpoint.find_running, 30)
+    server = []
+
+    def has_started():
+        server[:] = [
+            pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if serves(pid, program.pid)
+        ]
+        return server
+
+    wait_until(has_started, 30)
     os.killpg(program.pid, signal.SIGKILL)
     program.wait()
-    wait_until(lambda: not endpoint.find_running(), 30)
+    wait_until(lambda: not serves(server[0], program.pid), 30)
+
+
+def test_a_program_does_not_borrow_the_server_of_another(drumline_home):
+    first = subprocess.Popen(
+        [*DRUMLINE, "azure", "run", "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    first.stdin.write(b"up\n")
+    first.stdin.flush()
+    assert first.stdout.readline() == b"up\n"
+    assert endpoint.find_running() == ""
+    first.communicate()
+    assert first.returncode == 0
+
+
+def test_a_proxy_is_not_asked_for_loopback(azure):
+    done = run_azure(
+        "run", "printenv", "NO_PROXY", env={**os.environ, "NO_PROXY": "corp", "HTTPS_PROXY": "http://x"}
+    )
+    assert done.stdout.strip() == "corp,127.0.0.1,localhost"
+
+
+def test_the_secret_reaches_no_rank(azure):
+    done = run_azure("run", *DRUMLINE, "run", "--", "env")
+    assert done.returncode == 0, done.stderr
+    for name in ("IDENTITY_HEADER", "IDENTITY_ENDPOINT", "AZUREML_DEV_URL_MFE"):
+        assert name not in done.stdout
+
+
+def test_a_damaged_key_lets_nobody_in(drumline_home):
+    key = endpoint.get_key()
+    assert endpoint.get_key() == key
+    path = Path(drumline_home, "azure", "key")
+    for text, mode in (("", 0o600), ("ab", 0o600), (key.hex(), 0o644), ("z" * 64, 0o600)):
+        path.write_text(text)
+        path.chmod(mode)
+        with pytest.raises(DrumlineError, match="damaged, or others can read it"):
+            endpoint.get_key()
+
+
+def test_strangers_do_not_use_up_the_server(azure):
+    port = int(azure.address.rpartition(":")[2])
+    context = ssl.create_default_context(cafile=azure.variables["REQUESTS_CA_BUNDLE"])
+    held = []
+    with contextlib.ExitStack() as stack:
+        for path in ("/discovery", "/nothing/x") * 60:
+            connection = stack.enter_context(
+                contextlib.closing(http.client.HTTPSConnection("127.0.0.1", port, context=context))
+            )
+            connection.request("GET", path)
+            connection.getresponse().read()
+            held.append(connection)
+        assert len(held) > 110
+        # The oldest have made room, as they have shown nothing.
+        held[0].sock.settimeout(10)
+        assert held[0].sock.recv(1) == b""
+        assert azure.ask(f"{SCOPE}/jobs", headers={"Authorization": f"Bearer {azure.token}"}).status == 200
 
 
 def test_a_program_finds_a_server_that_runs(azure):

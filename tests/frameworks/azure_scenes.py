@@ -90,6 +90,8 @@ def ends():
         ml.jobs.stream(failed.name)
     except JobException as error:
         found["failed"] = str(error)
+    script = ml.jobs.create_or_update(make_job("./run.sh", code="./src"))
+    found["script"] = word(await_end(script.name).status)
     long = ml.jobs.create_or_update(make_job("sleep 1000"))
     ml.jobs.begin_cancel(long.name).result()
     found["canceled"] = word(ml.jobs.get(long.name).status)

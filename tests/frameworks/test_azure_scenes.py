@@ -50,6 +50,8 @@ def test_what_users_do_with_it(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
+    (tmp_path / "src" / "run.sh").write_text("#!/bin/sh\necho started\n")
+    (tmp_path / "src" / "run.sh").chmod(0o755)
     words = [sys.executable, "-P", "-m", "drumline", "azure", "run", "--", PYTHONS[ENVIRONMENT], str(PROGRAM)]
     done = subprocess.run(
         [*words, "team", str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, timeout=360,
@@ -71,6 +73,7 @@ def test_what_users_do_with_it(tmp_path):
         "renamed": "renamed",
         "archived": True,
         "again": "Completed",
+        "script": "Completed",
         "canceled": "Canceled",
         "pipeline": [
             "Completed",

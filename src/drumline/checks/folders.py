@@ -25,7 +25,7 @@ _VISIBLE_S = 0.5
 
 
 class TriedFolder(NamedTuple):
-    """What is free of a folder, and how long 1 MiB takes to be on the disk. ``inodes``: None where none are counted."""
+    """The free space of a folder, and the time of 1 MiB to the disk. ``inodes``: None where none are counted."""
 
     name: str
     path: str
@@ -79,7 +79,7 @@ class SharedPath(NamedTuple):
 
 
 class SharedFacts(NamedTuple):
-    """Of each path that all nodes need whether it is there, and its inode."""
+    """The paths that all nodes need: whether each is there, and its inode."""
 
     paths: list[SharedPath]
 

@@ -35,7 +35,7 @@ def gather_limits(_: Mapping[str, Any]) -> LimitFacts:
 
 
 class FeatureFacts(NamedTuple):
-    """What Drumline uses where the kernel has it."""
+    """The features of the kernel that Drumline uses where they are there."""
 
     kernel: str
     pidfd: bool
@@ -88,7 +88,7 @@ def _can_unshare() -> bool:
 
 
 class UserFacts(NamedTuple):
-    """Who the ranks run as, their home and umask."""
+    """The user of the ranks, with home and umask."""
 
     uid: int
     umask: int

@@ -201,10 +201,11 @@ def _answer_az(argv: list[str]) -> int:
     real = _find_real()
     os.environ.pop(_SWITCH, None)
     if words[:2] == ["account", "get-access-token"]:
-        # An installed azure-identity asks so for who is signed in, to read data at Azure.
-        if real is not None and _run_quietly([real, *argv]):
-            return 0
         audience = _read_option(argv, "--resource", "--scope") or "https://management.azure.com"
+        is_for_server = "IDENTITY_HEADER" in os.environ and any(host in audience for host in _SERVED)
+        # An installed azure-identity asks so for who is signed in, to read data at Azure.
+        if not is_for_server and real is not None and _run_quietly([real, *argv]):
+            return 0
         return _show(argv, {**_make_token(audience), "subscription": _describe_account()["id"]})
     if words[:2] == ["extension", "list"] or words[:2] == ["extension", "show"]:
         extension = {"name": "ml", "version": "2.0.0", "extensionType": "drumline"}
@@ -252,6 +253,10 @@ def _is_ours(az: str) -> bool:
 def _name(argv: list[str]) -> str:
     """Return the command, without what may be the value of an option: a password."""
     return " ".join(["az", *takewhile(lambda word: not word.startswith("-"), argv[:2])])
+
+
+_SERVED = ("//management.azure.com", "//management.core.windows.net", "//ml.azure.com")
+"""Whom the tokens are for with which Microsoft's client asks the server."""
 
 
 def _make_token(audience: str) -> dict[str, Any]:

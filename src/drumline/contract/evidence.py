@@ -83,7 +83,7 @@ if TYPE_CHECKING:
         """The number that a launcher inside the rank gave to the process that failed."""
 
     class FailureFacts(TypedDict, total=False):
-        """What else the agent knows of a rank that failed."""
+        """More that the agent knows of a rank that failed."""
 
         said: str
         """The line of the log's end that says most."""

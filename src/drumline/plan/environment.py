@@ -57,10 +57,13 @@ UNSET = (
     "MLFLOW_RUN_ID",
     "MLFLOW_RUN_CONTEXT",
     "DRUMLINE_AZURE",
+    "IDENTITY_ENDPOINT",
+    "IDENTITY_HEADER",
 )
 """
-What another launcher left in the surroundings, and would make a rank believe it is somebody else's; and the switch of
-``drumline/azure.py`` of whoever submits: with its empty credentials a rank could not read what is at Azure.
+What another launcher left in the surroundings, and would make a rank believe it is somebody else's; the switch of
+``drumline/azure.py`` of whoever submits: with its empty credentials a rank could not read what is at Azure; and the
+secret of the server of ``drumline azure``.
 """
 
 

@@ -11,12 +11,14 @@ Source: https://learn.microsoft.com/rest/api/azureml/
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from drumline.contract import folder as homes
 from drumline.contract.errors import DrumlineError, UsageError
 from drumline.contract.record import NamedTuple
+from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +32,7 @@ _SCOPE = re.compile(
 
 
 class Scope(NamedTuple):
-    """Of a request: the client's subscription and resource group, and the workspace."""
+    """The place of a request: the client's subscription and resource group, and the workspace."""
 
     subscription: str
     group: str
@@ -45,7 +47,7 @@ class Scope(NamedTuple):
 
     def make_id(self, *parts: str) -> str:
         """
-        >>> Scope("s", "g", "w").make_id("jobs", "calm_drum")[-29:]
+        >>> Scope("s", "g", "w").make_id("jobs", "calm_drum")[-28:]
         '/workspaces/w/jobs/calm_drum'
         """
         return "/".join((self.path, *parts))
@@ -107,7 +109,7 @@ class Call(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What a handler gives where its status is not 200, or where it has headers."""
+    """The answer of a handler whose status is not 200, or that has headers."""
 
     content: Any
     status: int = 200
@@ -127,8 +129,13 @@ def page(items: Iterable[Any], call: Call, size: int = 100) -> dict[str, Any]:
     if len(listed) > start + size and "$top" not in call.query:
         query = {**call.query, "$skip": str(start + size)}
         words = "&".join(f"{quote(key, safe='$')}={quote(value, safe='')}" for key, value in query.items())
-        found["nextLink"] = f"{call.address}{call.scope.path}{call.path['rest']}?{words}"
+        found["nextLink"] = f"{call.address}{quote(call.scope.path + call.path['rest'])}?{words}"
     return found
+
+
+def warn_damaged(text: str) -> None:
+    """Say on the server's terminal which file cannot be read; the request goes on without it."""
+    print(f"warning: {clean(text)}", file=sys.stderr)
 
 
 def to_number(text: str) -> int:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping
+    from typing import Any
 
 PERMISSIONS = "rcwdl"
 """Read, create, write, delete, list: as Azure abbreviates them, in its order."""
@@ -42,6 +43,11 @@ class BlobError(Exception):
         self.status = status
         self.code = code
         self.message = message
+
+
+def welcome(scope: MutableMapping[str, Any]) -> None:
+    """Tell the connection of a request that has shown what lets it in: it is no stranger's any more."""
+    scope.get("state", {}).get("welcome", lambda: None)()
 
 
 def sign(key: bytes, container: str, permissions: str, seconds: float, blob: str = "") -> str:

@@ -133,6 +133,7 @@ async def _choose(
     else:
         needed = operation.permissions if operation else ""
         permissions = blob_access.check(key, query, container, about, needed)
+    blob_access.welcome(request.scope)
     if operation is None:
         raise _not_supported(f"{request.method} of a {'blob' if name else 'container'} with comp={comp!r}")
     unknown = {

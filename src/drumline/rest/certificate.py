@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
 import ipaddress
 import os
 import ssl
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from drumline.contract.folder import write_whole
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 _AUTHORITY = "authority.pem"
 _AUTHORITY_KEY = "authority-key.pem"
 _SERVER = "server.pem"
-_BUNDLE = "ca-bundle.pem"
 _YEARS = 10
 _DAY = datetime.timedelta(days=1)
 _HOSTS = ("127.0.0.1", "::1")
@@ -53,18 +54,28 @@ def write_bundle() -> str:
     """
     Write the authorities that clients are to trust, ours and those of before, and return the path. Raises OSError.
 
-    Those of before: of ``REQUESTS_CA_BUNDLE`` or ``SSL_CERT_FILE``, else the system's.
+    Those of before: of ``REQUESTS_CA_BUNDLE`` or ``SSL_CERT_FILE``, else the system's, else certifi's.
     """
-    path = os.path.join(folder(), _BUNDLE)
-    named = [os.environ.get("REQUESTS_CA_BUNDLE", ""), os.environ.get("SSL_CERT_FILE", ""), *_SYSTEM_BUNDLES]
+    ours = _to_text(_get_authority()[0])
     before = ""
-    for place in named:
-        if place and os.path.isfile(place) and not (os.path.exists(path) and os.path.samefile(place, path)):
+    for place in (
+        os.environ.get("REQUESTS_CA_BUNDLE", ""),
+        os.environ.get("SSL_CERT_FILE", ""),
+        *_SYSTEM_BUNDLES,
+    ):
+        if place and os.path.isfile(place):
             with open(place, encoding="utf-8", errors="replace") as file:
                 before = file.read()
+            if before.startswith(ours):
+                return place
             break
-    authority, _ = _get_authority()
-    write_whole(path, _to_text(authority) + before)
+    else:
+        with contextlib.suppress(ImportError):
+            before = import_module("certifi").contents()
+    # Two shells may have had two of them.
+    digest = hashlib.sha256(before.encode()).hexdigest()[:8]
+    path = os.path.join(folder(), f"ca-bundle-{digest}.pem")
+    write_whole(path, ours + before)
     return path
 
 

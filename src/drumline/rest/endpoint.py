@@ -13,10 +13,12 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 import time
 from typing import Any
 
+from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import base_home, private_folder, write_once
 from drumline.control.settings import studios
 
@@ -25,6 +27,7 @@ LIFE_S = 24 * 3600.0
 """Of a token; the client asks for another before it ends."""
 
 _MOST_KEY_BYTES = 100
+_KEY = re.compile("[0-9a-f]{64}")
 _FOREIGN = ("AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID", "AZURE_FEDERATED_TOKEN_FILE")
 """What leads azure-identity to Azure before it asks here."""
 
@@ -37,12 +40,17 @@ def folder() -> str:
 
 
 def get_key() -> bytes:
-    """Return the key that signs tokens and addresses of blobs; it is made once. Raises OSError."""
+    """Return the key that signs tokens and addresses of blobs; it is made once. Raises OSError, DrumlineError."""
     path = os.path.join(folder(), "key")
     with contextlib.suppress(FileExistsError):
         write_once(path, secrets.token_hex(32))
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), encoding="ascii") as file:
-        return bytes.fromhex(file.read(_MOST_KEY_BYTES))
+        facts, text = os.fstat(file.fileno()), file.read(_MOST_KEY_BYTES)
+    if not _KEY.fullmatch(text) or facts.st_uid != os.geteuid() or facts.st_mode & 0o077:
+        raise DrumlineError(
+            f"the key in {path} is damaged, or others can read it", "remove it: another is made"
+        )
+    return bytes.fromhex(text)
 
 
 def find_running() -> str:
@@ -93,12 +101,17 @@ def list_variables(address: str, bundle: str) -> dict[str, str | None]:
 
     bundle: the path of the authorities to trust.
     """
+    # requests asks a proxy for loopback too, where nothing says otherwise.
+    before = os.environ.get("NO_PROXY") or os.environ.get("no_proxy") or ""
+    no_proxy = ",".join(dict.fromkeys([*filter(None, before.split(",")), "127.0.0.1", "localhost"]))
     return {
         "AZUREML_DEV_URL_MFE": address,
         "IDENTITY_ENDPOINT": f"{address}/msi/token",
         "IDENTITY_HEADER": make_secret(get_key()),
         "REQUESTS_CA_BUNDLE": bundle,
         "SSL_CERT_FILE": bundle,
+        "NO_PROXY": no_proxy,
+        "no_proxy": no_proxy,
         "DRUMLINE_AZURE": None,
         **dict.fromkeys(_FOREIGN),
     }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 import sys
+import traceback
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
@@ -24,6 +26,7 @@ from drumline.contract.errors import (
 )
 from drumline.contract.words import format_size
 from drumline.rest import arm, endpoint
+from drumline.rest.blob_access import welcome
 from drumline.rest.routes import asset_routes, job_routes, run_history, workspace_routes
 from drumline.studio.security import LOOPBACK_NAMES
 
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-_MOST_BODY_BYTES = 32 << 20
+_MOST_BODY_BYTES = 8 << 20
+_MOST_SHOWN = 200
 _STATUSES = (
     (arm.NotHereError, 501, "NotImplemented"),
     (NotFoundError, 404, "UserError"),
@@ -107,14 +111,16 @@ class RestService:
             routes = [chosen]
             scope.setdefault("arm", arm.Scope("local", "local", ""))
         chosen = _choose(routes, scope)
-        if chosen is None:
-            print(f"501: {request.method} {request.url.path!r}", file=sys.stderr)
-            what = f"Drumline has no {request.method} of {request.url.path[:300]}"
-            return _refuse(501, "NotImplemented", what)
-        if routes is not self._files and chosen.path not in _PUBLIC and not self._is_known(request):
+        is_checked_there = chosen is not None and (routes is self._files or chosen.path in _PUBLIC)
+        if not is_checked_there and not self._is_known(request):
             hint = 'eval "$(drumline azure env)", or drumline azure run -- COMMAND'
             return _refuse(401, "Unauthorized", f"the request has no token of this server; {hint}")
-        scope.get("state", {}).get("welcome", lambda: None)()
+        if chosen is None:
+            path = request.url.path[:_MOST_SHOWN]
+            print(f"501: {request.method[:20]} {path!r}", file=sys.stderr)
+            return _refuse(501, "NotImplemented", f"Drumline has no {request.method[:20]} of {path}")
+        if not is_checked_there:
+            welcome(scope)
         return _at(chosen, scope)
 
     def _is_known(self, request: Request) -> bool:
@@ -126,6 +132,7 @@ class RestService:
         shown = request.headers.get("x-identity-header") or request.headers.get("secret") or ""
         if not hmac.compare_digest(shown.encode(), endpoint.make_secret(self._key).encode()):
             return _refuse(401, "Unauthorized", "the value of IDENTITY_HEADER is another server's")
+        welcome(request.scope)
         audience = request.query_params.get("resource") or "https://management.azure.com"
         token, until = endpoint.make_token(self._key, audience)
         return JSONResponse(
@@ -142,10 +149,10 @@ class RestService:
                     address=self._address,
                     path={**request.path_params, "rest": request.url.path},
                     query=dict(request.query_params),
-                    body=await _read_body(request),
+                    body={},
                     key=self._key,
                 )
-                return await run_in_threadpool(_call, handler, call)
+                return await run_in_threadpool(_call, handler, call, await _read_body(request))
             except ClientDisconnect:
                 return Response(status_code=400)  # Nobody is there to read it.
             except Exception as error:  # noqa: BLE001 - the one place where any error becomes an answer
@@ -154,7 +161,9 @@ class RestService:
         return respond
 
 
-def _call(handler: Callable[[arm.Call], Any], call: arm.Call) -> Response:
+def _call(handler: Callable[[arm.Call], Any], call: arm.Call, data: bytes) -> Response:
+    """Answer in a thread: a large body takes a while to be read as JSON."""
+    call = call._replace(body=_parse(data))
     with homes.workspace(arm.choose_workspace(call.scope.workspace)):
         found = handler(call)
     if isinstance(found, Response):
@@ -177,14 +186,18 @@ def _at(route: Route, scope: Scope) -> Any:
     return run
 
 
-async def _read_body(request: Request) -> Any:
-    if request.method in ("GET", "HEAD", "DELETE"):
-        return {}
+async def _read_body(request: Request) -> bytes:
     data = bytearray()
+    if request.method in ("GET", "HEAD", "DELETE"):
+        return bytes(data)
     async for chunk in request.stream():
         data += chunk
         if len(data) > _MOST_BODY_BYTES:
             raise UsageError(f"the body is larger than {format_size(_MOST_BODY_BYTES)}")
+    return bytes(data)
+
+
+def _parse(data: bytes) -> dict[str, Any]:
     try:
         found = json.loads(data or b"{}")
     except (ValueError, RecursionError) as error:
@@ -199,15 +212,20 @@ def _describe(error: Exception, request: Request) -> Response:
     if isinstance(error, DrumlineError):
         status, code = next((status, code) for kind, status, code in _STATUSES if isinstance(error, kind))
         if isinstance(error, SpecError):
-            message = "; ".join(str(problem) for problem in error.problems) or error.message
+            # Without the lines of the file, which is a body, and may have a secret.
+            problems = (f"{one.what} ({one.hint})" if one.hint else one.what for one in error.problems)
+            message = "; ".join(problems) or error.message
         else:
             message = f"{error.message} ({error.hint})" if error.hint else error.message
         return _refuse(status, code, message)
     if isinstance(error, OSError):
         return _refuse(503, "ServiceUnavailable", describe_os_error(error))
-    print(f"error: {request.method} {request.url.path!r}: {error!r}", file=sys.stderr)
-    if isinstance(error, DAMAGED):
-        return _refuse(409, "Conflict", f"a file of it is damaged: {error}")
+    # Not its words, which may have a secret.
+    kind, frame = type(error).__name__, traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+    print(f"error: {request.method} {request.url.path[:_MOST_SHOWN]!r}: {kind} at {place}", file=sys.stderr)
+    if isinstance(error, DAMAGED) and not isinstance(error, UnicodeError):
+        return _refuse(409, "Conflict", f"a file that is needed may be damaged ({kind} at {place})")
     return _refuse(500, "InternalError", f"internal error: {type(error).__name__}; see the server's output")
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import secrets
 import signal
 import sys
 
@@ -10,6 +14,8 @@ from drumline.linux import kernel
 from drumline.studio.serve import check_home, check_packages, listen
 
 _HOST = "127.0.0.1"
+_GRACE_S = 30
+"""For requests under way when the server ends: a submission is done to its end."""
 
 
 def serve(port: int | None, *, ends_with: int = 0) -> None:
@@ -34,18 +40,27 @@ def serve(port: int | None, *, ends_with: int = 0) -> None:
         taken = listener.getsockname()[1]
         address = f"https://{_HOST}:{taken}"
         key = endpoint.get_key()
-        server = make_server(RestService(key, address, blobs.make_routes(find_container, key)), context)
+        routes = blobs.make_routes(find_container, key)
+        server = make_server(RestService(key, address, routes), context, _GRACE_S)
         # uvicorn raises a signal again, for these, once it has ended in order.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        record = studios.note(address, "", taken, kind=studios.AZURE)
-        print(address, flush=True)
+        # Its lines name addresses, and tracebacks of requests that a signal has cut off.
+        logging.getLogger("uvicorn").addHandler(logging.NullHandler())
+        logging.getLogger("uvicorn").propagate = False
         if not ends_with:
+            # That of one program is no other's: it ends with it.
+            record = studios.note(address, secrets.token_hex(8), taken, kind=studios.AZURE)
             print(
                 'press Ctrl-C to end it; eval "$(drumline azure env)" leads programs there', file=sys.stderr
             )
+        print(address, flush=True)
+        # Nobody reads more there.
+        os.dup2(2, 1)
         server.run(sockets=[listener])
     except KeyboardInterrupt:
         pass
     finally:
+        # While the port is ours nobody else has a record of that name.
+        with contextlib.suppress(OSError):
+            os.unlink(record)
         listener.close()
-        studios.forget(record, "")

@@ -29,8 +29,8 @@ _MOST_CONNECTIONS = 300
 _GRACE_S = 1
 
 
-def make_server(app: ASGIApp, context: ssl.SSLContext | None) -> uvicorn.Server:
-    """Return the server of an application, with TLS where there is a context."""
+def make_server(app: ASGIApp, context: ssl.SSLContext | None, grace_s: int = _GRACE_S) -> uvicorn.Server:
+    """Return the server of an application, with TLS where there is a context; ``grace_s``: for requests at its end."""
     strangers = Strangers()
 
     def connect(**given: Any) -> asyncio.Protocol:
@@ -48,7 +48,7 @@ def make_server(app: ASGIApp, context: ssl.SSLContext | None) -> uvicorn.Server:
         proxy_headers=False,
         server_header=False,
         limit_concurrency=_MOST_CONNECTIONS,
-        timeout_graceful_shutdown=_GRACE_S,
+        timeout_graceful_shutdown=grace_s,
     )
     return uvicorn.Server(config)
 

@@ -15,7 +15,7 @@ from drumline.contract.errors import DrumlineError, NotFoundError
 from drumline.contract.process_identity import user
 from drumline.control.assets import asset_verbs
 from drumline.rest import asset_bodies, blob_access
-from drumline.rest.arm import Call, Reply, page
+from drumline.rest.arm import Call, Reply, page, warn_damaged
 from drumline.rest.routes import uploads
 from drumline.spec import load
 
@@ -40,7 +40,7 @@ _ARCHIVED = {"ActiveOnly": False, "ArchivedOnly": True, "All": None}
 
 def list_names(call: Call) -> dict[str, Any]:
     kind = _find_kind(call)
-    listed = asset_verbs.describe_all(kind, archived=_choose_archived(call), damaged=print)
+    listed = asset_verbs.describe_all(kind, archived=_choose_archived(call), damaged=warn_damaged)
     bodies = [
         asset_bodies.write_container(kind, each, call.scope.path)
         for each in listed
@@ -51,7 +51,7 @@ def list_names(call: Call) -> dict[str, Any]:
 
 def show_name(call: Call) -> dict[str, Any]:
     kind = _find_kind(call)
-    latest = asset_verbs.describe_all(kind, call.name(), archived=None, damaged=print)[0]
+    latest = asset_verbs.describe_all(kind, call.name(), archived=None, damaged=warn_damaged)[0]
     version = str(latest["version"])
     following = str(int(version) + 1) if version.isascii() and version.isdigit() else None
     return asset_bodies.write_container(kind, latest, call.scope.path, following)
@@ -67,7 +67,7 @@ def list_versions(call: Call) -> dict[str, Any]:
     """List the versions of a name, the newest first."""
     kind, name = _find_kind(call), call.name()
     try:
-        listed = asset_verbs.describe_all(kind, name, archived=_choose_archived(call), damaged=print)
+        listed = asset_verbs.describe_all(kind, name, archived=_choose_archived(call), damaged=warn_damaged)
     except NotFoundError:
         if kind == "environment" and name.startswith(_CURATED):
             return page([_write_curated(call, name, "1")], call)
@@ -144,7 +144,7 @@ def _choose_archived(call: Call) -> bool | None:
 
 
 class _KindConvertor(StringConvertor):
-    """Of a part of a path that is one of the collections."""
+    """A part of a path that is one of the collections."""
 
     regex = "|".join(_KINDS)
 
@@ -157,8 +157,8 @@ register_url_convertor("kind", _KindConvertor())
 def begin_upload(call: Call) -> dict[str, Any]:
     """Give a place for code, and a signature to write there."""
     name, version = call.path["name"], call.path["version"]
-    uploads.make_folder(name, version)
     container = uploads.name_code_container(call, name, version)
+    uploads.make_folder(name, version)
     address = f"{call.address}/{container}"
     token = blob_access.sign(call.key, container, "rcwdl", _UPLOAD_S)
     place = {
@@ -174,6 +174,7 @@ def begin_upload(call: Call) -> dict[str, Any]:
 
 
 def put_code(call: Call) -> Reply:
+    uploads.mark_programs(call.path["name"], call.path["version"])
     return Reply(show_code(call), 201)
 
 

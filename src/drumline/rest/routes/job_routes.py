@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import time
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from drumline.contract.errors import NotFoundError, PlanError, UsageError
+from drumline.contract.errors import DAMAGED, NotFoundError, PlanError, UsageError
 from drumline.contract.folder import RunFolder, home
 from drumline.control.driver.children import belongs_to_another, complete_submission
 from drumline.control.facts import description
@@ -16,7 +19,7 @@ from drumline.control.settings import studios
 from drumline.control.submission.submit import submit
 from drumline.control.upkeep import pruning
 from drumline.rest import job_bodies
-from drumline.rest.arm import Call, Reply, page, to_number
+from drumline.rest.arm import Call, Reply, page, to_number, warn_damaged
 from drumline.rest.routes.asset_routes import name_versions
 from drumline.rest.routes.uploads import find_code
 from drumline.spec.load import load_job_values
@@ -25,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _ARCHIVED = {"ActiveOnly": False, "ArchivedOnly": True, "All": None}
-_COMPARED = ("type", "command", "distribution", "search_space")
-"""By what two bodies are of one job: the rest may come back in other words."""
+_REQUEST = "drumline.request"
+"""The property of a job that tells the body which made it, by a digest."""
 
 _PAGE = 50
 _OTHER_TRY_S = 20.0
@@ -37,19 +40,21 @@ def put_job(call: Call) -> Reply:
     """Submit a job, or answer with the one that the same body has made: a client tries again where none answers."""
     name = call.name()
     mapping = job_bodies.read_job(name, call.body, find_code)
+    digest = hashlib.sha256(json.dumps(call.properties(), sort_keys=True).encode()).hexdigest()
+    mapping["properties"] = {**(mapping.get("properties") or {}), _REQUEST: digest}
+    job: Any = load_job_values(mapping, home())
     folder = RunFolder.for_job(name)
     until = time.monotonic() + _OTHER_TRY_S
     while True:
         # One that a server has submitted in part before it was killed is on its way then.
         is_whole = complete_submission(folder, None) or belongs_to_another(folder, None)
         with contextlib.suppress(NotFoundError):
-            body = _update(call, name, mapping)
             if is_whole:
-                return Reply(body)
-            # Whoever looked at it meanwhile has written it off: it has never begun.
-            pruning.delete_jobs([name])
+                return Reply(_update(call, name, mapping))
+            if _find_request(name) == digest:
+                # Whoever looked at it meanwhile has written it off: it has never begun.
+                pruning.delete_jobs([name])
         try:
-            job: Any = load_job_values(mapping, home())
             submit(job)
         except PlanError:
             # Another try of the same is faster, and not done yet.
@@ -60,18 +65,41 @@ def put_job(call: Call) -> Reply:
             return Reply(write(call, name), 201)
 
 
+def _find_request(name: str) -> str:
+    properties = lookup.read_spec(lookup.folder_of(name)).get("properties")
+    return str(properties.get(_REQUEST, "")) if isinstance(properties, dict) else ""
+
+
 def _update(call: Call, name: str, mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """Change what may change of a job that is there. Raises UsageError where another job has that name."""
-    stored = job_bodies.read_job(name, write(call, name), find_code)
-    if any((mapping.get(field) or None) != (stored.get(field) or None) for field in _COMPARED):
-        raise UsageError(f"there is a job {name!r} already, and it is another", "choose another name")
-    edit(name, {field: mapping[field] for field in job_folders.EDITABLE if mapping.get(field)})
+    """
+    Change what may change of a job that is there, unless the same body has made it.
+
+    Raises UsageError where another job has that name.
+    """
+    if _find_request(name) != mapping["properties"][_REQUEST]:
+        stored = job_bodies.read_job(name, write(call, name), find_code)
+        fixed = {*stored, *mapping} - {*job_folders.EDITABLE, "services"}
+        if any((mapping.get(field) or None) != (stored.get(field) or None) for field in fixed):
+            raise UsageError(f"there is a job {name!r} already, and it is another", "choose another name")
+        edit(name, {field: mapping[field] for field in job_folders.EDITABLE if field in mapping})
+        archived = call.properties().get("isArchived")
+        if isinstance(archived, bool):
+            job_folders.set_archived(name, archived=archived)
     return write(call, name)
 
 
-def edit(name: str, changes: dict[str, Any]) -> None:
+def edit(name: str, changes: Mapping[str, Any]) -> None:
+    """Change fields of a job. Raises UsageError for a value of another kind than the field's."""
+    for field, value in changes.items():
+        is_mapping = field in ("tags", "properties")
+        texts = [*value, *value.values()] if is_mapping and isinstance(value, dict) else [value]
+        if (is_mapping and not isinstance(value, dict)) or not all(isinstance(text, str) for text in texts):
+            what = "texts by name" if is_mapping else "a text"
+            raise UsageError(f"{field} must be {what}", "nothing was changed")
+        if any("\ud800" <= letter <= "\udfff" for text in texts for letter in text):
+            raise UsageError(f"{field} has half a character", "nothing was changed")
     if changes:
-        job_folders.edit(name, changes)
+        job_folders.edit(name, dict(changes))
 
 
 def show_job(call: Call) -> dict[str, Any]:
@@ -81,10 +109,14 @@ def show_job(call: Call) -> dict[str, Any]:
 def write(call: Call, name: str) -> dict[str, Any]:
     """Return the body of a job. Raises NotFoundError."""
     described = description.show_job(name, brief=True, is_whole=True)
+    described["archived"] = read_outcome(lookup.folder_of(name)).archived
     if described.get("best_trial"):
         best = {"best_child_run_id": described["best_trial"]["trial"]}
         described["properties"] = {**(described.get("properties") or {}), **best}
     pages = {"Tracking": call.address, "Studio": studios.find_page(name) or call.address}
+    described["properties"] = {
+        key: value for key, value in (described.get("properties") or {}).items() if key != _REQUEST
+    }
     body: dict[str, Any] = name_versions(job_bodies.write_job(described, call.scope.path, pages))
     return body
 
@@ -108,6 +140,8 @@ def _write_each(call: Call, names: list[str]) -> Iterator[dict[str, Any]]:
             yield write(call, name)
         except NotFoundError:  # It was deleted meanwhile.
             continue
+        except DAMAGED as error:
+            warn_damaged(f"job {name} is left out of a list: {type(error).__name__}")
 
 
 def _is_wanted(body: Mapping[str, Any], kind: str, tag: str) -> bool:
@@ -132,7 +166,8 @@ def show_ending(call: Call) -> Reply:
 def _answer_ending(call: Call, name: str) -> Reply:
     if read_outcome(lookup.folder_of(name)).is_final:
         return Reply({}, 200)
-    location = f"{call.address}{call.make_id('jobs', name, 'ending')}?api-version=2023-04-01"
+    path = quote(call.make_id("jobs", name, "ending"))
+    location = f"{call.address}{path}?api-version=2023-04-01"
     return Reply({}, 202, {"Location": location, "Retry-After": "1"})
 
 

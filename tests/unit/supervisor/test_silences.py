@@ -1,6 +1,7 @@
 """Agents that leave questions unanswered: what is recorded, and what an explanation of the ranks says of them."""
 
 import json
+import re
 
 import pytest
 
@@ -77,7 +78,9 @@ def test_two_rounds_that_an_agent_misses_tell_of_it_and_a_late_answer_too(poll):
     miss(made, 1)
     assert events == [], "the supervisor may have been late itself"
     miss(made, 2)
-    assert told(events)[:1] == [(e.AgentSilent, 1, "has not answered for 0 s")]
+    # In less than a tenth of a second, of a machine that is busy.
+    assert re.match(r"has not answered for 0(\.0\d)? s", told(events)[0][2])
+    assert told(events)[0][:2] == (e.AgentSilent, 1)
     made.take_in(1, m.ProgressPolled(1, [], 0.0, 0))
     assert told(events[1:]) == [(e.AgentSilent, 1, "")]
 

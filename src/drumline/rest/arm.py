@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from drumline.contract import folder as homes
-from drumline.contract.errors import DrumlineError, UsageError
+from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
 from drumline.control.terminal import clean
+from drumline.rest.resource_ids import remove_prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 PROVIDER = "Microsoft.MachineLearningServices"
+_ARCHIVED = {"ActiveOnly": False, "ArchivedOnly": True, "All": None}
 _SCOPE = re.compile(
     r"(?P<service>/[a-z]+/v[0-9.]+|)/subscriptions/(?P<subscription>[^/]+)/resourceGroups/(?P<group>[^/]+)"
     rf"/providers/{re.escape(PROVIDER)}/workspaces/(?P<workspace>[^/]+)(?P<rest>/.*)?",
@@ -68,18 +70,6 @@ def split_path(path: str) -> tuple[str, Scope, str] | None:
     return service, Scope(known["subscription"], known["group"], known["workspace"]), known["rest"] or ""
 
 
-def strip_prefix(name: str) -> str:
-    """
-    Return a name without the ``azureml:`` that the client leaves before it.
-
-    >>> strip_prefix("azureml:azureml:AzureML-sklearn")
-    'AzureML-sklearn'
-    """
-    while name.startswith("azureml:"):
-        name = name.removeprefix("azureml:")
-    return name
-
-
 class Call(NamedTuple):
     """
     One request. ``address``: of the server, as the client reaches it. ``body``: its JSON; empty without one. ``key``:
@@ -95,17 +85,10 @@ class Call(NamedTuple):
 
     def name(self, key: str = "name") -> str:
         """Return a part of the path that is a name."""
-        return strip_prefix(self.path[key])
+        return remove_prefixes(self.path[key])
 
     def make_id(self, *parts: str) -> str:
         return self.scope.make_id(*parts)
-
-    def properties(self) -> Mapping[str, Any]:
-        """Return the body's properties. Raises UsageError."""
-        found = self.body.get("properties")
-        if not isinstance(found, dict):
-            raise UsageError("properties: the body has none")
-        return found
 
 
 class Reply(NamedTuple):
@@ -114,10 +97,6 @@ class Reply(NamedTuple):
     content: Any
     status: int = 200
     headers: Mapping[str, str] = {}
-
-
-class NotHereError(DrumlineError):
-    """A route of Azure ML that has no meaning here."""
 
 
 def page(items: Iterable[Any], call: Call, size: int = 100) -> dict[str, Any]:
@@ -131,6 +110,11 @@ def page(items: Iterable[Any], call: Call, size: int = 100) -> dict[str, Any]:
         words = "&".join(f"{quote(key, safe='$')}={quote(value, safe='')}" for key, value in query.items())
         found["nextLink"] = f"{call.address}{quote(call.scope.path + call.path['rest'])}?{words}"
     return found
+
+
+def choose_archived(call: Call) -> bool | None:
+    """Return which of a list are wanted: those that are archived, those that are not, or both with None."""
+    return _ARCHIVED.get(call.query.get("listViewType", "ActiveOnly"), False)
 
 
 def warn_damaged(text: str) -> None:

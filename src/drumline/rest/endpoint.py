@@ -19,7 +19,7 @@ import time
 from typing import Any
 
 from drumline.contract.errors import DrumlineError
-from drumline.contract.folder import base_home, private_folder, write_once
+from drumline.contract.folder import private_folder, write_once
 from drumline.control.settings import studios
 
 PORT = 7979
@@ -34,7 +34,7 @@ _FOREIGN = ("AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_TENANT_ID", "AZURE_
 
 def folder() -> str:
     """Return where the server keeps what is its own; it exists then. Raises OSError."""
-    path = os.path.join(base_home(), "azure")
+    path = studios.folder(studios.AZURE)
     private_folder(path)
     return path
 

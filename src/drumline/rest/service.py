@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 _MOST_BODY_BYTES = 8 << 20
 _MOST_SHOWN = 200
 _STATUSES = (
-    (arm.NotHereError, 501, "NotImplemented"),
     (NotFoundError, 404, "UserError"),
     (UsageError, 400, "UserError"),
     (SpecError, 400, "UserError"),

@@ -15,7 +15,8 @@ from drumline.contract.errors import DrumlineError, NotFoundError
 from drumline.contract.process_identity import user
 from drumline.control.assets import asset_verbs
 from drumline.rest import asset_bodies, blob_access
-from drumline.rest.arm import Call, Reply, page, warn_damaged
+from drumline.rest.arm import Call, Reply, choose_archived, page, warn_damaged
+from drumline.rest.resource_ids import read_properties
 from drumline.rest.routes import uploads
 from drumline.spec import load
 
@@ -35,12 +36,11 @@ _LABELED = re.compile(
     r"(?P<id>(?:azureml:)?/subscriptions/.*/environments/(?P<name>[^/]+))/labels/(?P<label>[^/]+)"
 )
 _DEFAULT = "azureml_default"
-_ARCHIVED = {"ActiveOnly": False, "ArchivedOnly": True, "All": None}
 
 
 def list_names(call: Call) -> dict[str, Any]:
     kind = _find_kind(call)
-    listed = asset_verbs.describe_all(kind, archived=_choose_archived(call), damaged=warn_damaged)
+    listed = asset_verbs.describe_all(kind, archived=choose_archived(call), damaged=warn_damaged)
     bodies = [
         asset_bodies.write_container(kind, each, call.scope.path)
         for each in listed
@@ -67,7 +67,7 @@ def list_versions(call: Call) -> dict[str, Any]:
     """List the versions of a name, the newest first."""
     kind, name = _find_kind(call), call.name()
     try:
-        listed = asset_verbs.describe_all(kind, name, archived=_choose_archived(call), damaged=warn_damaged)
+        listed = asset_verbs.describe_all(kind, name, archived=choose_archived(call), damaged=warn_damaged)
     except NotFoundError:
         if kind == "environment" and name.startswith(_CURATED):
             return page([_write_curated(call, name, "1")], call)
@@ -121,7 +121,7 @@ def name_versions(value: Any) -> Any:
 
 
 def _set_archived(call: Call, kind: str, version: str | None) -> None:
-    archived = call.properties().get("isArchived")
+    archived = read_properties(call.body).get("isArchived")
     if archived is True:
         asset_verbs.archive(kind, call.name(), version)
     elif archived is False and asset_verbs.describe(kind, call.name(), version)["is_archived"]:
@@ -137,10 +137,6 @@ def _write_curated(call: Call, name: str, version: str) -> dict[str, Any]:
 
 def _find_kind(call: Call) -> str:
     return _KINDS[call.path["kind"]]
-
-
-def _choose_archived(call: Call) -> bool | None:
-    return _ARCHIVED.get(call.query.get("listViewType", "ActiveOnly"), False)
 
 
 class _KindConvertor(StringConvertor):

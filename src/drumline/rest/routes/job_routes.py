@@ -15,11 +15,13 @@ from drumline.control.driver.children import belongs_to_another, complete_submis
 from drumline.control.facts import description
 from drumline.control.jobs import ending, job_folders, lookup
 from drumline.control.jobs.job_outcome import read_outcome
+from drumline.control.jobs.recovery import recover
 from drumline.control.settings import studios
 from drumline.control.submission.submit import submit
 from drumline.control.upkeep import pruning
 from drumline.rest import job_bodies
-from drumline.rest.arm import Call, Reply, page, to_number, warn_damaged
+from drumline.rest.arm import Call, Reply, choose_archived, page, to_number, warn_damaged
+from drumline.rest.resource_ids import read_properties
 from drumline.rest.routes.asset_routes import name_versions
 from drumline.rest.routes.uploads import find_code
 from drumline.spec.load import load_job_values
@@ -27,7 +29,6 @@ from drumline.spec.load import load_job_values
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_ARCHIVED = {"ActiveOnly": False, "ArchivedOnly": True, "All": None}
 _REQUEST = "drumline.request"
 """The property of a job that tells the body which made it, by a digest."""
 
@@ -40,7 +41,7 @@ def put_job(call: Call) -> Reply:
     """Submit a job, or answer with the one that the same body has made: a client tries again where none answers."""
     name = call.name()
     mapping = job_bodies.read_job(name, call.body, find_code)
-    digest = hashlib.sha256(json.dumps(call.properties(), sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(read_properties(call.body), sort_keys=True).encode()).hexdigest()
     mapping["properties"] = {**(mapping.get("properties") or {}), _REQUEST: digest}
     job: Any = load_job_values(mapping, home())
     folder = RunFolder.for_job(name)
@@ -82,7 +83,7 @@ def _update(call: Call, name: str, mapping: Mapping[str, Any]) -> dict[str, Any]
         if any((mapping.get(field) or None) != (stored.get(field) or None) for field in fixed):
             raise UsageError(f"there is a job {name!r} already, and it is another", "choose another name")
         edit(name, {field: mapping[field] for field in job_folders.EDITABLE if field in mapping})
-        archived = call.properties().get("isArchived")
+        archived = read_properties(call.body).get("isArchived")
         if isinstance(archived, bool):
             job_folders.set_archived(name, archived=archived)
     return write(call, name)
@@ -108,8 +109,10 @@ def show_job(call: Call) -> dict[str, Any]:
 
 def write(call: Call, name: str) -> dict[str, Any]:
     """Return the body of a job. Raises NotFoundError."""
-    described = description.show_job(name, brief=True, is_whole=True)
-    described["archived"] = read_outcome(lookup.folder_of(name)).archived
+    folder = lookup.folder_of(name)
+    outcome = recover(folder)
+    described = description.describe(folder, outcome, brief=True, is_whole=True)
+    described["archived"] = outcome.archived
     if described.get("best_trial"):
         best = {"best_child_run_id": described["best_trial"]["trial"]}
         described["properties"] = {**(described.get("properties") or {}), **best}
@@ -122,9 +125,8 @@ def write(call: Call, name: str) -> dict[str, Any]:
 
 
 def list_jobs(call: Call) -> dict[str, Any]:
-    wanted = call.query.get("listViewType", "ActiveOnly")
     kind, tag = call.query.get("jobType", ""), call.query.get("tag", "")
-    names = job_folders.names(archived=_ARCHIVED.get(wanted, False), parent="")
+    names = job_folders.names(archived=choose_archived(call), parent="")
     if not kind and not tag:
         # Each costs a look at its folder: those of this page alone.
         start = to_number(call.query.get("$skip", "0"))

@@ -14,7 +14,7 @@ from drumline.control.assets import datastore_verbs
 from drumline.control.machine import computes
 from drumline.control.settings import workspaces
 from drumline.rest import asset_bodies, blob_access
-from drumline.rest.arm import Call, Reply, Scope, page, warn_damaged
+from drumline.rest.arm import PROVIDER, Call, Reply, Scope, page, warn_damaged
 from drumline.rest.routes.uploads import name_datastore_container
 from drumline.spec import load
 from drumline.spec.entity import to_dict
@@ -175,7 +175,7 @@ ROUTES = [
     ("POST", "/computes/{name}/listNodes", list_nodes),
 ]
 
-_PROVIDER = "/providers/Microsoft.MachineLearningServices/workspaces"
+_PROVIDER = f"/providers/{PROVIDER}/workspaces"
 
 OUTSIDE = [
     ("/discovery", show_services),

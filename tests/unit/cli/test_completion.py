@@ -132,19 +132,25 @@ def test_every_verb_completes():
             assert "--help" in words_after(noun, "--"), noun
 
 
-MOST_MS = 100
+MOST_STARTS = 8
 
 
 def test_an_answer_comes_at_once(home):
-    """The CPU time counts: the machine may have other work."""
-    argv = [str(Path(sys.executable).with_name("drumline")), "__complete", "bash", "job", "show", ""]
-    spent = []
-    for _ in range(3):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(argv, check=True, capture_output=True, stdin=subprocess.DEVNULL)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(spent) < MOST_MS / 1000
+    """In as much CPU time as so many starts of Python: machines differ, and have other work."""
+    python = str(Path(sys.executable))
+    answer = [str(Path(python).with_name("drumline")), "__complete", "bash", "job", "show", ""]
+    starts, answers = [], []
+    for _ in range(5):
+        starts.append(measure_cpu([python, "-c", ""]))
+        answers.append(measure_cpu(answer))
+    assert min(answers) < MOST_STARTS * min(starts)
+
+
+def measure_cpu(argv):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(argv, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 # real shells

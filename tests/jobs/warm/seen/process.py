@@ -13,9 +13,10 @@ import time
 C = ctypes.CDLL(None, use_errno=True)
 OWN = ("Pid", "Tgid", "PPid", "Ngid", "NStgid", "NSpid", "NSpgid", "NSsid")
 LIMITS = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+# Mounts are those of the namespace, a link below: those of everybody come and go.
 ENTRIES = (
     "cmdline", "comm", "limits", "oom_score_adj", "oom_adj", "cgroup", "personality", "timerslack_ns", "loginuid",
-    "coredump_filter", "uid_map", "gid_map", "setgroups", "timens_offsets", "attr/current", "mountinfo", "sessionid",
+    "coredump_filter", "uid_map", "gid_map", "setgroups", "timens_offsets", "attr/current", "sessionid",
 )  # fmt: skip
 PRCTL = {
     "pdeathsig": 2, "dumpable": 3, "unaligned": 5, "keepcaps": 7, "timing": 13, "seccomp": 21, "tsc": 25,

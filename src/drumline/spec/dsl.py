@@ -11,9 +11,10 @@ from types import MappingProxyType
 from drumline.contract.errors import SpecError
 from drumline.spec.builder import PipelineBuilder, building, current, register
 from drumline.spec.entity import read_signature
-from drumline.spec.foreign import nodes_are_ours
+from drumline.spec.foreign import nodes_are_ours, read_annotated
+from drumline.spec.foreign_parts import ours
 from drumline.spec.hints import refuse_unknown
-from drumline.spec.jobs.component import declare
+from drumline.spec.jobs.component import declare, to_declaration
 from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob, PipelineJobSettings
 from drumline.spec.kinds.values import PRIMITIVES
 from drumline.spec.parts.io import Binding, Input, NodeOutput, Output, PipelineInput, fits_primitive, texts_of
@@ -157,15 +158,16 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     except Exception:  # noqa: BLE001 - an annotation may be any text; then it says nothing
         signature = read_signature(function)
     parameters = []
-    for parameter in signature.parameters.values():
-        note = parameter.annotation
-        if isinstance(note, Input) and parameter.default is parameter.empty:
-            if note.default is not None:
-                parameters.append(parameter.replace(default=note.default))
-                continue
-            if note.optional:
-                parameters.append(parameter.replace(default=None))
-                continue
+    for written in signature.parameters.values():
+        said = read_annotated(written.annotation)
+        note = to_declaration(said) if said else ours(written.annotation)
+        parameter = written.replace(annotation=note)
+        if (
+            isinstance(note, Input)
+            and written.default is written.empty
+            and (note.default is not None or note.optional)
+        ):
+            parameter = parameter.replace(default=note.default)
         parameters.append(parameter)
     try:
         return signature.replace(parameters=parameters)

@@ -18,6 +18,7 @@ from typing import Any
 
 from drumline.contract.errors import SpecError
 from drumline.spec import builder
+from drumline.spec.entity import read_signature
 from drumline.spec.foreign_parts import (
     HINT,
     base_path_of,
@@ -126,6 +127,10 @@ def component_of_executor(executor: Any) -> CommandComponent:
 
     known = executor._entity_args
     ports = {name: item._to_io_entity_args_dict() for name, item in executor._arg_mapping.items()}
+    for name, parameter in read_signature(executor._func).parameters.items():
+        if name in ports and (said := read_annotated(parameter.annotation)):
+            given = {} if parameter.default is parameter.empty else {"default": parameter.default}
+            ports[name] = {**said, **ports[name], **given}
     written = [name for name, item in executor._arg_mapping.items() if type(item).__name__ == "Output"]
     inputs = {name: item for name, item in ports.items() if name not in written}
     outputs = {name: item for name, item in ports.items() if name in written}
@@ -144,6 +149,18 @@ def component_of_executor(executor: Any) -> CommandComponent:
         inputs={name: _plain(item) for name, item in inputs.items()},
         outputs={name: _plain(item) for name, item in outputs.items()},
     )
+
+
+def read_annotated(note: Any) -> dict[str, Any]:
+    """Return what ``Annotated[int, Meta(min=1)]`` says of a parameter; empty for any other annotation."""
+    parts = getattr(note, "__metadata__", ())
+    word = _PRIMITIVES.get(getattr(note, "__origin__", None))
+    if not parts or not word or not name_in(parts[0], ("Meta",)):
+        return {}
+    return {**parts[0]._to_io_entity_args_dict(), "type": word}
+
+
+_PRIMITIVES: dict[Any, str] = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 def _plain(port: dict[str, Any]) -> dict[str, Any]:

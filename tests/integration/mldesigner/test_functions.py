@@ -8,7 +8,7 @@ import importlib.util
 import logging
 import sys
 import warnings
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ with warnings.catch_warnings():
     # It warns where azure-ai-ml is missing, in colours.
     logging.getLogger("mldesigner").setLevel(logging.ERROR)
     pytest.importorskip("mldesigner", reason="mldesigner (4 MB with what it needs) is not installed")
+
+import mldesigner
+from mldesigner import Meta
 
 from drumline import Command, Input, MLClient, load_component
 from drumline.dsl import pipeline
@@ -128,6 +131,29 @@ def test_a_parameter_keeps_its_bounds_and_its_file_of_an_environment(steps):
         3,
     )
     assert found.environment.image == "ubuntu"
+
+
+def test_annotated_parameters_have_the_type_and_the_default_of_their_meta(tmp_path, steps):
+    (tmp_path / "src" / "meta_steps.py").write_text(
+        "from typing import Annotated\n\nfrom mldesigner import Meta, command_component\n\n\n"
+        "@command_component\n"
+        "def count(x: Annotated[int, Meta(min=1, default=3)], y: Annotated[str, Meta(description='d')] = 'a'):\n"
+        "    print(x, y)\n"
+    )
+    count = importlib.import_module("meta_steps").count
+    ports = load_component(count).inputs
+    assert [(ports["x"].type, ports["x"].default, ports["x"].min), (ports["y"].type, ports["y"].default)] == [
+        ("integer", 3, 1),
+        ("string", "a"),
+    ]
+
+    @pipeline
+    def counting(x: Annotated[int, Meta(default=4)], y: mldesigner.Input(type="string", default="b")):
+        count(x=x, y=y)
+
+    assert dict(counting().inputs) == {"x": 4, "y": "b"}
+    with pytest.raises(ValidationException, match="x is of type integer, and gets 'no'"):
+        counting(x="no")
 
 
 def test_what_a_function_returns_is_a_value_for_the_next(tmp_path, steps):

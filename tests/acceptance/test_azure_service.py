@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import ssl
 import stat
@@ -175,10 +176,74 @@ def test_a_token_ends(azure, monkeypatch):
 
 
 def test_what_drumline_lacks_is_said(azure):
-    for path in ("/onlineEndpoints", "/jobs/a/b/c", "/schedules/s"):
+    for path in ("/onlineEndpoints", "/jobs/a/b/c", "/endpoints/s"):
         refused = azure.of(path)
         assert refused.status == 501
         assert refused.message.startswith("Drumline has no")
+
+
+def test_a_schedule_is_kept_and_submits_its_job_when_it_is_triggered(azure, drumline_home):
+    uploads = drumline_home / "workspaces" / "team" / "uploads"
+    (uploads / "c0de.1").mkdir(parents=True)
+    (uploads / "c0de.1" / "say.sh").write_text("echo said")
+    job = {"codeId": f"{SCOPE}/codes/c0de/versions/1", **job_body("sh say.sh")["properties"]}
+    cron = {"triggerType": "Cron", "expression": "0 * * * *"}
+    made = azure.of(
+        "/schedules/nightly",
+        "PUT",
+        {"properties": {"trigger": cron, "action": {"actionType": "CreateJob", "jobDefinition": job}}},
+    )
+    assert (made.status, made.json["properties"]["provisioningState"]) == (201, "Succeeded"), made.body
+    assert "nothing by the clock" in made.json["properties"]["properties"]["drumline.warning"]
+    (record,) = (uploads.parent / "assets" / "schedule").rglob("*.yml")
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    # What was uploaded goes after a month; the schedule has a snapshot of it.
+    shutil.rmtree(uploads)
+    done = azure.of("/schedules/nightly/trigger", "POST", {"scheduleTime": "2026-01-01T00:00:00Z"})
+    assert (done.status, done.json["scheduleActionType"]) == (200, "CreateJob"), done.body
+    ended = wait_for_end(azure, done.json["submissionId"])
+    assert ended["status"] == "Completed"
+    log = show_details(azure, done.json["submissionId"])["logFiles"]["user_logs/std_log.txt"]
+    assert azure.ask(log, headers={}).body == b"said\n"
+    # Disabled as the client does it: with what it has fetched.
+    fetched = azure.of("/schedules/nightly").json["properties"]
+    assert (
+        azure.of("/schedules/nightly", "PUT", {"properties": {**fetched, "isEnabled": False}}).status == 200
+    )
+    assert azure.of("/schedules").json["value"] == []
+    (listed,) = azure.ask(f"{SCOPE}/schedules?listViewType=DisabledOnly").json["value"]
+    assert listed["name"] == "nightly"
+    assert "disabled" in azure.of("/schedules/nightly/trigger", "POST", {}).message
+    assert azure.of("/schedules/nightly", "DELETE").status == 200
+    assert azure.of("/schedules/nightly").status == 404
+
+
+def test_a_schedule_whose_job_could_not_run_is_refused(azure):
+    for action, message in (
+        ({"actionType": "CreateMonitor"}, "must be CreateJob; got 'CreateMonitor'"),
+        ({"actionType": "CreateJob"}, "jobDefinition must be an object"),
+        (
+            {
+                "actionType": "CreateJob",
+                "jobDefinition": {"jobType": "Pipeline", "sourceJobId": f"{SCOPE}/jobs/x"},
+            },
+            "there is no job 'x'",
+        ),
+        (
+            {"actionType": "CreateJob", "jobDefinition": job_body("echo ${{inputs.x}}")["properties"]},
+            "inputs.x",
+        ),
+    ):
+        refused = azure.of("/schedules/s", "PUT", {"properties": {"action": action}})
+        assert message in refused.message
+        assert azure.of("/schedules/s").status == 404
+
+
+def test_a_version_that_is_part_of_a_path_is_refused(azure):
+    for version in ("%2e%2e", "a%2Fb", "..%2fx"):
+        body = {"properties": {"dataType": "uri_folder", "dataUri": "azureml://datastores/a/paths/b"}}
+        refused = azure.of(f"/data/d/versions/{version}", "PUT", body)
+        assert (refused.status, "cannot be a version" in refused.message) == (400, True), refused.body
 
 
 def test_a_server_that_is_killed_leaves_no_half_job_and_its_shell_goes_on(drumline_home):

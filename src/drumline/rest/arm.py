@@ -18,13 +18,13 @@ from urllib.parse import quote
 from drumline.contract import folder as homes
 from drumline.contract.errors import UsageError
 from drumline.contract.record import NamedTuple
+from drumline.control.settings.workspaces import PROVIDER, arm_id, is_placeholder
 from drumline.control.terminal import clean
 from drumline.rest.resource_ids import remove_prefixes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-PROVIDER = "Microsoft.MachineLearningServices"
 _ARCHIVED = {"ActiveOnly": False, "ArchivedOnly": True, "All": None}
 _SCOPE = re.compile(
     r"(?P<service>/[a-z]+/v[0-9.]+|)/subscriptions/(?P<subscription>[^/]+)/resourceGroups/(?P<group>[^/]+)"
@@ -42,10 +42,7 @@ class Scope(NamedTuple):
 
     @property
     def path(self) -> str:
-        return (
-            f"/subscriptions/{self.subscription}/resourceGroups/{self.group}/providers/{PROVIDER}"
-            f"/workspaces/{self.workspace}"
-        )
+        return arm_id(self.workspace, subscription=self.subscription, group=self.group)
 
     def make_id(self, *parts: str) -> str:
         """
@@ -117,8 +114,8 @@ def choose_archived(call: Call) -> bool | None:
     return _ARCHIVED.get(call.query.get("listViewType", "ActiveOnly"), False)
 
 
-def warn_damaged(text: str) -> None:
-    """Say on the server's terminal which file cannot be read; the request goes on without it."""
+def warn(text: str) -> None:
+    """Say on the server's terminal what is wrong, as that a file cannot be read; the request goes on."""
     print(f"warning: {clean(text)}", file=sys.stderr)
 
 
@@ -131,4 +128,4 @@ def to_number(text: str) -> int:
 
 def choose_workspace(name: str) -> str:
     """Return the workspace as ``folder.workspace`` takes it; a placeholder that was never filled in counts as none."""
-    return homes.current_workspace() if not name or (name.startswith("<") and name.endswith(">")) else name
+    return homes.current_workspace() if not name or is_placeholder(name) else name

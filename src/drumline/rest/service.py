@@ -27,7 +27,7 @@ from drumline.contract.errors import (
 from drumline.contract.words import format_size
 from drumline.rest import arm, endpoint
 from drumline.rest.blob_access import welcome
-from drumline.rest.routes import asset_routes, job_routes, run_history, workspace_routes
+from drumline.rest.routes import asset_routes, job_routes, run_history, schedule_routes, workspace_routes
 from drumline.studio.security import LOOPBACK_NAMES
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _STATUSES = (
 """Of errors, the first that fits."""
 
 _ROUTES = {
-    "": (*job_routes.ROUTES, *asset_routes.ROUTES, *workspace_routes.ROUTES),
+    "": (*job_routes.ROUTES, *asset_routes.ROUTES, *schedule_routes.ROUTES, *workspace_routes.ROUTES),
     "/history": run_history.ROUTES,
     "/data": run_history.DATA_ROUTES,
 }

@@ -16,11 +16,12 @@ from drumline.azure import NotSupportedError
 from drumline.contract import folder
 from drumline.contract.errors import SpecError, UsageError
 from drumline.contract.ownership import check_owner
+from drumline.control.settings import workspaces
 from drumline.control.terminal import clean
 from drumline.sdk import asset_operations
 from drumline.sdk.compute_operations import ComputeOperations
 from drumline.sdk.job_operations import JobOperations
-from drumline.sdk.workspace_operations import WorkspaceOperations, is_placeholder
+from drumline.sdk.workspace_operations import WorkspaceOperations
 from drumline.spec.foreign import translate_object
 from drumline.spec.jobs.job import Job
 from drumline.spec.registered.compute import Compute
@@ -162,7 +163,7 @@ def _parse_config(data: dict[str, Any]) -> dict[str, str]:
 
 def _choose_workspace(workspace_name: str | None) -> str | None:
     """Return the name as ``folder.workspace`` takes it; a placeholder that was never filled in counts as none."""
-    if is_placeholder(workspace_name):
+    if workspaces.is_placeholder(workspace_name):
         where = clean(folder.home())
         print(
             f"warning: workspace_name: {clean(str(workspace_name))} is a placeholder; using {where}",

@@ -32,7 +32,7 @@ class WorkspaceOperations(Operations):
         Raises NotFoundError for any other that does not exist.
         """
         mine = current_workspace()
-        is_mine = not name or name == mine or is_placeholder(name)
+        is_mine = not name or name == mine or workspaces.is_placeholder(name)
         return self._of_client(workspaces.describe(mine) if is_mine else workspaces.get(str(name)))
 
     def _of_client(self, found: Workspace) -> Workspace:
@@ -67,8 +67,3 @@ class WorkspaceOperations(Operations):
         """Delete it with all its jobs and assets. Raises NotFoundError; UsageError while a job has not ended."""
         workspaces.delete(name)
         return FinishedPoller(None)
-
-
-def is_placeholder(name: str | None) -> bool:
-    """Return whether it looks like ``<WORKSPACE_NAME>``, which documents have in place of a name."""
-    return bool(name) and str(name).startswith("<") and str(name).endswith(">")

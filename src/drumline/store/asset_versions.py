@@ -30,7 +30,7 @@ KINDS = ("data", "model", "environment", "component", "datastore")
 LATEST = "latest"
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}"
-_VERSION = r"[^\s/\\@]{1,200}"
+_VERSION = r"(?!\.\.?$)[^\s/\\@]{1,200}"
 _ALL = ".all"
 _END = ".yml"
 _MOST_NAME_BYTES = 230
@@ -53,7 +53,8 @@ def check_version(version: str) -> str:
     if _is_version(version):
         return version
     raise UsageError(
-        f"{version!r} cannot be a version", "use printable characters except spaces, '/', '\\' and '@'"
+        f"{version!r} cannot be a version",
+        "use printable characters except spaces, '/', '\\' and '@', and not '.' or '..'",
     )
 
 

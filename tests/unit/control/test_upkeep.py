@@ -381,13 +381,18 @@ def test_snapshots_and_environments_that_nothing_needs_go(make, home):
 
     used, free, fresh = (content("snapshots", one) for one in (DIGEST, OTHER, "ef" * 32))
     os.utime(fresh)
+    old_upload, new_upload = content("uploads", "c0de-1.1"), content("uploads", "c0de-2.1", days=0)
     needed, unused = content("environments", "12" * 16), content("environments", OTHER)
     young = content("environments", "ef" * 32, days=3)
     make("young", days=3, code=DIGEST)
     make("runs", days=None, environment="12" * 16)
     at_once = pruning.choose(pruning.PruneFilter(0))
-    assert {one.path for one in at_once.snapshots} == {str(used), str(free)}
+    assert {one.path for one in at_once.snapshots} == {str(used), str(free), str(old_upload)}
+    listed = {row["type"]: row for row in disk_usage.describe_usage()}["snapshots"]
+    assert (listed["count"], listed["in_use"]) == (5, 2)
+    assert listed["reclaimable_bytes"] > 8000
     assert prune("--yes") == 0
+    assert [path.exists() for path in (old_upload, new_upload)] == [False, True]
     assert [path.exists() for path in (used, free, fresh)] == [True, False, True]
     assert [path.exists() for path in (needed, unused, young)] == [True, False, True]
     # The last job that needs it takes it along.

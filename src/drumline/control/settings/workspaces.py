@@ -24,6 +24,9 @@ from drumline.tracking import mlflow_files
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+PROVIDER = "Microsoft.MachineLearningServices"
+"""Of the ids of Azure Resource Manager."""
+
 _FILE = "workspace.yml"
 _HERE = "local"
 EDITABLE = ("display_name", "description", "tags", "location")
@@ -58,7 +61,12 @@ def arm_id(name: str, *, subscription: str | None = None, group: str | None = No
     '/subscriptions/local/resourceGroups/team/providers/Microsoft.MachineLearningServices/workspaces/vision'
     """
     place = f"/subscriptions/{subscription or _HERE}/resourceGroups/{group or _HERE}"
-    return f"{place}/providers/Microsoft.MachineLearningServices/workspaces/{name}"
+    return f"{place}/providers/{PROVIDER}/workspaces/{name}"
+
+
+def is_placeholder(name: str | None) -> bool:
+    """Return whether it looks like ``<WORKSPACE_NAME>``, which documents have in place of a name."""
+    return bool(name) and str(name).startswith("<") and str(name).endswith(">")
 
 
 def _alike(name: str) -> str:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from drumline.control.upkeep.stored_jobs import StoredJobs
 
 _LOGS = ("user_logs", "system_logs", "system_metrics", "steps")
-_COUNTED = ("jobs", "mlruns", "snapshots", "snapshot-index", "environments", "cache", "workspaces")
+_CODE = ("snapshots", "snapshot-index", stored_jobs.UPLOADS)
+_COUNTED = ("jobs", "mlruns", *_CODE, "environments", "cache", "workspaces")
 _OFTEN = pruning.PruneFilter(0.0)
 """What could go: all that has ended and that nothing needs."""
 
@@ -72,10 +73,8 @@ def _describe_jobs(jobs: StoredJobs, choice: PruneChoice, roots: list[str]) -> l
 
 
 def _describe_snapshots(choice: PruneChoice, roots: list[str]) -> Row:
-    listed = [one for root in roots for one in stored_jobs.list_snapshots(root)]
-    size = disk.measure_all(
-        [os.path.join(root, name) for root in roots for name in ("snapshots", "snapshot-index")]
-    )
+    listed = [one for root in roots for one in stored_jobs.list_code(root)]
+    size = disk.measure_all([os.path.join(root, name) for root in roots for name in _CODE])
     free = disk.measure_unshared([one.path for one in choice.snapshots])
     return _row("snapshots", len(listed), len(listed) - len(choice.snapshots), size.size, free.size)
 

@@ -148,7 +148,7 @@ def _choose_content(
     roots = disk.list_roots()
     before = min(before, time.time() - FRESH_S)
     needed = stored_jobs.find_needed(roots, jobs, gone)
-    snapshots = [one for root in roots for one in stored_jobs.list_snapshots(root)]
+    snapshots = [one for root in roots for one in stored_jobs.list_code(root)]
     old = [one for one in snapshots if one.used < before and one.digest not in needed.snapshots]
     if wanted.is_narrow:
         ours = frozenset(digest for name in gone for digest in jobs.by_name[name].digests)

@@ -244,12 +244,15 @@ def _find_job_needs(job: StoredJob, gone: Mapping[str, str]) -> list[Need]:
     return found
 
 
+UPLOADS = "uploads"
+"""The folder of code that clients of the REST API upload."""
+
 _LIMIT_S = 60.0
 _DIGEST_LENGTHS = (32, 64)
 
 
 class Content(NamedTuple):
-    """A snapshot or an environment. ``used``: when it was last used, in seconds since 1970."""
+    """A snapshot, an upload or an environment. ``used``: when it was last used, in seconds since 1970."""
 
     path: str
     root: str
@@ -272,11 +275,13 @@ class Needed(NamedTuple):
     environments: frozenset[str]
 
 
-def list_snapshots(root: str) -> Iterator[Content]:
-    for name in _list_digests(os.path.join(root, "snapshots")):
-        path = os.path.join(root, "snapshots", name)
-        with contextlib.suppress(OSError):
-            yield Content(path, root, os.lstat(path).st_mtime)
+def list_code(root: str) -> Iterator[Content]:
+    """Yield the snapshots of a home, and code that clients uploaded, of which jobs and assets have snapshots."""
+    for folder, list_them in (("snapshots", _list_digests), (UPLOADS, list_names)):
+        for name in list_them(os.path.join(root, folder)):
+            path = os.path.join(root, folder, name)
+            with contextlib.suppress(OSError):
+                yield Content(path, root, os.lstat(path).st_mtime)
 
 
 def list_environments(root: str) -> Iterator[Content]:

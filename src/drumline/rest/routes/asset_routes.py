@@ -15,7 +15,7 @@ from drumline.contract.errors import DrumlineError, NotFoundError
 from drumline.contract.process_identity import user
 from drumline.control.assets import asset_verbs
 from drumline.rest import asset_bodies, blob_access
-from drumline.rest.arm import Call, Reply, choose_archived, page, warn_damaged
+from drumline.rest.arm import Call, Reply, choose_archived, page, warn
 from drumline.rest.resource_ids import read_properties
 from drumline.rest.routes import uploads
 from drumline.spec import load
@@ -40,7 +40,7 @@ _DEFAULT = "azureml_default"
 
 def list_names(call: Call) -> dict[str, Any]:
     kind = _find_kind(call)
-    listed = asset_verbs.describe_all(kind, archived=choose_archived(call), damaged=warn_damaged)
+    listed = asset_verbs.describe_all(kind, archived=choose_archived(call), damaged=warn)
     bodies = [
         asset_bodies.write_container(kind, each, call.scope.path)
         for each in listed
@@ -51,7 +51,7 @@ def list_names(call: Call) -> dict[str, Any]:
 
 def show_name(call: Call) -> dict[str, Any]:
     kind = _find_kind(call)
-    latest = asset_verbs.describe_all(kind, call.name(), archived=None, damaged=warn_damaged)[0]
+    latest = asset_verbs.describe_all(kind, call.name(), archived=None, damaged=warn)[0]
     version = str(latest["version"])
     following = str(int(version) + 1) if version.isascii() and version.isdigit() else None
     return asset_bodies.write_container(kind, latest, call.scope.path, following)
@@ -67,7 +67,7 @@ def list_versions(call: Call) -> dict[str, Any]:
     """List the versions of a name, the newest first."""
     kind, name = _find_kind(call), call.name()
     try:
-        listed = asset_verbs.describe_all(kind, name, archived=choose_archived(call), damaged=warn_damaged)
+        listed = asset_verbs.describe_all(kind, name, archived=choose_archived(call), damaged=warn)
     except NotFoundError:
         if kind == "environment" and name.startswith(_CURATED):
             return page([_write_curated(call, name, "1")], call)
@@ -209,5 +209,5 @@ ROUTES = [
     ("PUT", _KIND + "/{name}", put_name),
     ("GET", _KIND + "/{name}/versions", list_versions),
     ("GET", _KIND + "/{name}/versions/{version}", show_version),
-    ("PUT", _KIND + "/{name}/versions/{version}", put_version),
+    ("PUT", _KIND + "/{name}/versions/{version:path}", put_version),
 ]

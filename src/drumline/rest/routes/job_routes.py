@@ -20,7 +20,7 @@ from drumline.control.settings import studios
 from drumline.control.submission.submit import submit
 from drumline.control.upkeep import pruning
 from drumline.rest import job_bodies
-from drumline.rest.arm import Call, Reply, choose_archived, page, to_number, warn_damaged
+from drumline.rest.arm import Call, Reply, choose_archived, page, to_number, warn
 from drumline.rest.resource_ids import read_properties
 from drumline.rest.routes.asset_routes import name_versions
 from drumline.rest.routes.uploads import find_code
@@ -143,7 +143,7 @@ def _write_each(call: Call, names: list[str]) -> Iterator[dict[str, Any]]:
         except NotFoundError:  # It was deleted meanwhile.
             continue
         except DAMAGED as error:
-            warn_damaged(f"job {name} is left out of a list: {type(error).__name__}")
+            warn(f"job {name} is left out of a list: {type(error).__name__}")
 
 
 def _is_wanted(body: Mapping[str, Any], kind: str, tag: str) -> bool:

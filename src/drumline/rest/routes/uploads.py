@@ -18,6 +18,7 @@ from drumline.contract.folder import home, private_folder
 from drumline.control.access import job_files
 from drumline.control.assets import asset_verbs
 from drumline.control.jobs.lookup import folder_of
+from drumline.control.upkeep.stored_jobs import UPLOADS
 from drumline.rest.arm import choose_workspace
 from drumline.rest.blob_files import Container, JobContainer, open_datastore
 
@@ -39,7 +40,7 @@ def folder_of_code(name: str, version: str) -> str:
     """Return where a version is, or will be. Raises UsageError."""
     if not (_VERSION.fullmatch(name) and _VERSION.fullmatch(version)):
         raise UsageError(f"{name[:100]!r}, version {version[:100]!r}, cannot be the name of code")
-    return os.path.join(home(), "uploads", f"{name}.{version}")
+    return os.path.join(home(), UPLOADS, f"{name}.{version}")
 
 
 def make_folder(name: str, version: str) -> None:

@@ -14,7 +14,7 @@ from drumline.control.assets import datastore_verbs
 from drumline.control.machine import computes
 from drumline.control.settings import workspaces
 from drumline.rest import asset_bodies, blob_access
-from drumline.rest.arm import PROVIDER, Call, Reply, Scope, page, warn_damaged
+from drumline.rest.arm import Call, Reply, Scope, page, warn
 from drumline.rest.routes.uploads import name_datastore_container
 from drumline.spec import load
 from drumline.spec.entity import to_dict
@@ -140,7 +140,7 @@ def show_compute(call: Call) -> dict[str, Any]:
 
 
 def list_computes(call: Call) -> dict[str, Any]:
-    described = [computes.settings(one) for one in computes.all(damaged=warn_damaged)]
+    described = [computes.settings(one) for one in computes.all(damaged=warn)]
     return page([asset_bodies.write_compute(one, call.scope.path) for one in described], call)
 
 
@@ -175,14 +175,14 @@ ROUTES = [
     ("POST", "/computes/{name}/listNodes", list_nodes),
 ]
 
-_PROVIDER = f"/providers/{PROVIDER}/workspaces"
+_PROVIDER = f"/providers/{workspaces.PROVIDER}/workspaces"
 
 OUTSIDE = [
     ("/discovery", show_services),
     ("/subscriptions/{subscription}/resourceGroups/{group}" + _PROVIDER, list_workspaces),
     ("/subscriptions/{subscription}" + _PROVIDER, list_workspaces),
     (
-        "/subscriptions/{subscription}/providers/Microsoft.MachineLearningServices/locations/{place}/vmSizes",
+        "/subscriptions/{subscription}" + f"/providers/{workspaces.PROVIDER}/locations" + "/{place}/vmSizes",
         list_sizes,
     ),
 ]

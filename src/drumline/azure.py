@@ -38,6 +38,7 @@ _ANSWERS = {
     "azure.ai.ml.exceptions": ("drumline.exceptions",),
     "azure.ai.ml.finetuning": (),
     "azure.ai.ml.identity": ("drumline.identity",),
+    "azure.ai.ml.model_customization": (),
     "azure.ai.ml.operations": (),
     "azure.ai.ml.parallel": ("drumline.parallel",),
     "azure.ai.ml.sweep": ("drumline.sweep",),
@@ -48,22 +49,43 @@ _ANSWERS = {
     "azure.ml.component.dsl": ("drumline.component",),
     "azure.ml.component.environment": ("drumline.component",),
 }
-"""The modules that have the names of each."""
+"""The modules that have the names of each; a private module below one has them too."""
 
 _NAMESPACES = ("azure", "azure.ai", "azure.core", "azure.ml", "azureml")
 _OURS_OF_V1 = ("core", "data", "exceptions", "pipeline", "telemetry", "train", "widgets")
+_SERVICES_OF_V1 = ("_restclient", "automl", "contrib", "explain", "interpret", "opendatasets", "tensorboard")
+"""Packages of v1 that need Azure: their names are refused when they are used, where they are not installed."""
 _FUNCTIONS = """
 classification copy_data create_finetuning_job distillation export_data forecasting image_classification
 image_classification_multilabel image_instance_segmentation image_object_detection import_data load_batch_deployment
-load_batch_endpoint load_connection load_feature_set load_feature_store load_feature_store_entity load_index
-load_model_package load_online_deployment load_online_endpoint load_registry load_serverless_endpoint
-load_workspace_connection regression spark text_classification text_classification_multilabel text_ner
+load_batch_endpoint load_capability_host load_connection load_deployment_template load_feature_set load_feature_store
+load_feature_store_entity load_index load_marketplace_subscription load_model_package load_online_deployment
+load_online_endpoint load_registry load_serverless_endpoint load_workspace_connection regression spark
+text_classification text_classification_multilabel text_ner
 """
 """Functions of azure-ai-ml that Drumline lacks; its classes and constants are known by their capitals."""
 
 _SUBJECTS = (
     (
-        ("endpoint", "deployment", "inferencing", "probe", "scalesettings"),
+        ("pipelineendpoint", "publishedpipeline", "pipelinedraft"),
+        "Drumline publishes no pipelines; submit one with Experiment(ws, name).submit(pipeline)",
+    ),
+    (
+        (
+            "network",
+            "isolation",
+            "outbound",
+            "privateendpoint",
+            "encryption",
+            "customermanagedkey",
+            "keyvault",
+            "synckeys",
+            "getkeys",
+        ),
+        "Drumline makes no networks, keys or accounts; a workspace is a folder of this machine",
+    ),
+    (
+        ("endpoint", "deployment", "inferenc", "probe", "scalesettings", "webservice"),
         "Drumline trains; it has no endpoints",
     ),
     (
@@ -75,11 +97,52 @@ _SUBJECTS = (
         "Drumline does not monitor models that are deployed",
     ),
     (("registry", "registries"), "Drumline has no registries; its assets are those of a workspace"),
+    (("automl", "featuriz"), "Drumline has no AutoML; a sweep searches parameters"),
     (("feature",), "Drumline has no feature stores"),
     (("spark", "synapse"), "Drumline has no Spark"),
-    (("connection", "hub", "project", "index", "openai"), "Drumline has no hubs, connections or indexes"),
-    (("import", "export", "copydata", "datatransfer"), "Drumline moves no data between databases"),
-    (("finetuning", "distillation"), "Drumline has no fine-tuning service; run your own script as a command"),
+    (
+        (
+            "connection",
+            "hub",
+            "project",
+            "index",
+            "openai",
+            "usernamepassword",
+            "accesskey",
+            "pattoken",
+            "apikey",
+        ),
+        "Drumline has no hubs, connections or indexes",
+    ),
+    (
+        ("import", "export", "copydata", "datatransfer", "database", "filesystem"),
+        "Drumline moves no data between databases",
+    ),
+    (
+        ("finetuning", "distillation", "customization"),
+        "Drumline has no fine-tuning service; run your own script as a command",
+    ),
+    (
+        ("computeinstance", "virtualmachine", "beginstart", "beginstop", "beginrestart", "enablesso"),
+        "Drumline starts and stops no machines; it uses those that you have: drumline compute attach --help",
+    ),
+    (
+        ("adla", "aks", "batchcompute", "databricks", "datafactory", "hdinsight", "kusto", "remotecompute"),
+        "Drumline has no services of Azure's as computes; run the program as a step",
+    ),
+    (
+        ("parallelrun",),
+        "Drumline reads no parallel steps of v1; use a parallel job of today: azure.ai.ml.parallel",
+    ),
+    (("modulestep", "portdef", "notebookrun"), "Drumline has no such steps; use a PythonScriptStep"),
+    (
+        ("tabular", "parsedelimited", "parseparquet"),
+        "Drumline has no tables; a script reads the files itself",
+    ),
+    (("opendataset",), "Drumline has no open datasets; download the files, and make a dataset of them"),
+    (("explain", "explanation", "interpret"), "Drumline explains no models; call the library in your script"),
+    (("begindiagnose",), "Drumline checks a machine by `drumline doctor`"),
+    (("tensorboard",), "Drumline shows TensorBoard by `drumline job board`"),
 )
 
 
@@ -93,9 +156,7 @@ class NotSupportedError(UsageError, AttributeError):
     """Something of Azure ML that has no meaning here is used."""
 
     def __init__(self, name: str, module: str = "") -> None:
-        reason = explain_lack(name)
-        if not reason and module.endswith("automl"):
-            reason = "Drumline has no AutoML; a sweep searches parameters"
+        reason = explain_lack(module) or explain_lack(name)
         super().__init__(f"{name}: {reason or 'Drumline has no such thing'}")
 
 
@@ -123,7 +184,7 @@ def stand_in(module: str, name: str, known: Sequence[str]) -> Any:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     import difflib
 
-    near = difflib.get_close_matches(name, known, 1, 0.9)
+    near = difflib.get_close_matches(name, [other for other in known if other[0] == name[0]], 1, 0.9)
     if near:
         raise AttributeError(f"module {module!r} has no attribute {name!r}; did you mean {near[0]!r}?")
     if name.endswith(("Error", "Exception")):
@@ -160,6 +221,7 @@ class _NamesLoader:
 
         module.__dict__.update(__getattr__=get, __all__=sorted(set(known)), __dir__=lambda: known)
         if module.__name__ == "azure.ai.ml":
+            import_module("urllib.request")  # Scripts use it after `import urllib`: azure-core imports it.
             module.__dict__["__version__"] = module.__dict__["VERSION"] = _VERSION
             sys.modules["azure.ai.ml._version"] = version = ModuleType("azure.ai.ml._version")
             version.__dict__["VERSION"] = _VERSION
@@ -216,9 +278,12 @@ class _Finder:
         top = name.partition(".")[0]
         if top == "azureml":
             return find_v1(name, path)
-        if top != "azure" or (name not in _ANSWERS and name not in _NAMESPACES):
+        is_private = name.startswith("azure.ai.ml.") and "._" in name and name.partition("._")[0] in _ANSWERS
+        if top != "azure" or (name not in _ANSWERS and name not in _NAMESPACES and not is_private):
             return None
         installed = PathFinder.find_spec(name, path)
+        if is_private and PathFinder.find_spec("azure.ai.ml", sys.modules["azure.ai"].__path__) is not None:
+            return installed
         if installed is None or installed.loader is None:
             return _make_spec(name, installed) if name in _ANSWERS or installed is None else installed
         if name in ("azure.ai.ml", "azure.identity", "azure.core.exceptions", "azure.ai.ml.exceptions"):
@@ -228,13 +293,15 @@ class _Finder:
 
 def find_v1(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
     """Find a module of ``azureml``, which is a package of names whatever is installed; None: it is not ours."""
-    if name != "azureml" and name.split(".")[1] not in _OURS_OF_V1:
-        return None
-    return _make_spec(name, PathFinder.find_spec(name, path) if name == "azureml" else None)
+    room = name.partition(".")[2].partition(".")[0]
+    if room and room not in _OURS_OF_V1:
+        is_answered = room in _SERVICES_OF_V1 and PathFinder.find_spec(name, path) is None
+        return _make_spec(name, None) if is_answered else None
+    return _make_spec(name, None if room else PathFinder.find_spec(name, path))
 
 
 def _make_spec(name: str, installed: ModuleSpec | None) -> ModuleSpec:
-    sources = ("drumline.v1",) if name.startswith("azureml.") else _ANSWERS.get(name)
+    sources = ("drumline.v1",) if name.startswith("azureml.") else _ANSWERS.get(name.partition("._")[0])
     spec = ModuleSpec(name, None if sources is None else _NamesLoader(sources), is_package=True)  # type: ignore[arg-type]
     spec.submodule_search_locations = list(getattr(installed, "submodule_search_locations", None) or ())
     return spec

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AccessToken",
     "AuthorizationCodeCredential",
+    "AzureAuthorityHosts",
     "AzureCliCredential",
     "AzureDeveloperCliCredential",
     "AzureMLOnBehalfOfCredential",
@@ -47,6 +48,12 @@ class AccessToken(NamedTuple):
     token: str
     expires_on: int
     """Seconds since 1970."""
+
+
+class AzureAuthorityHosts:
+    AZURE_CHINA = "login.chinacloudapi.cn"
+    AZURE_GOVERNMENT = "login.microsoftonline.us"
+    AZURE_PUBLIC_CLOUD = "login.microsoftonline.com"
 
 
 class _EmptyCredential:

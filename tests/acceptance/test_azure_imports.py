@@ -137,6 +137,57 @@ def test_names_that_azure_lacks_too_are_told_at_the_import(place):
         assert words in shown
 
 
+PRIVATE = """
+import urllib
+from azure.ai.ml.constants._common import AssetTypes
+from azure.ai.ml.entities._job.pipeline._io import PipelineInput
+from azure.ai.ml.entities import ComputeInstance, Data, ManagedNetwork, PatTokenConfiguration
+from azure.ai.ml import MLClient, load_deployment_template
+from azure.identity import AzureAuthorityHosts, DefaultAzureCredential
+from azureml.automl.core.shared import constants
+from azureml.contrib.notebook import NotebookRunnerStep
+from azureml.opendatasets import MNIST
+
+assert urllib.request and AssetTypes.URI_FILE == "uri_file" and constants.__name__.startswith("azureml.automl")
+assert AzureAuthorityHosts.AZURE_CHINA and not isinstance(Data(name="a", path="."), PipelineInput)
+client = MLClient(None, "s", "g", "vision", registry_name="azureml")
+assert client._operation_scope.workspace_name == client._workspaces.get().name == "vision"
+for use in (
+    ComputeInstance, ManagedNetwork, PatTokenConfiguration, NotebookRunnerStep, lambda: MNIST.get_file_dataset(),
+    lambda: client.workspace_outbound_rules, lambda: client.compute.begin_stop("name"),
+):
+    try:
+        use()
+    except AttributeError as error:
+        print(error)
+"""
+
+
+def test_names_that_public_scripts_import_can_be_imported(place):
+    """Private modules too; what Drumline lacks has a reason, and what is installed is not covered."""
+    shown = run_python(place, "-c", PRIVATE)
+    for words in (
+        "ComputeInstance: Drumline starts and stops no machines",
+        "ManagedNetwork: Drumline makes no networks",
+        "PatTokenConfiguration: Drumline has no hubs, connections",
+        "MNIST: Drumline has no open datasets",
+        "NotebookRunnerStep: Drumline has no such steps",
+        "workspace_outbound_rules: Drumline makes no networks",
+        "begin_stop: Drumline starts and stops no machines",
+    ):
+        assert words in shown
+    for name in ("azure/ai/ml/__init__.py", "azureml/opendatasets/__init__.py"):
+        path = place / "installed" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("MLClient = MNIST = 'theirs'\n")
+    program = (
+        "from azureml.opendatasets import MNIST\nprint(MNIST)\n"
+        "try: import azure.ai.ml._gone\nexcept ImportError as error: print(error)\n"
+    )
+    shown = run_python(place, "-c", program, PYTHONPATH=str(place / "installed"))
+    assert shown.splitlines() == ["theirs", "No module named 'azure.ai.ml._gone'"]
+
+
 def test_without_the_switch_there_is_no_azure(place):
     program = "import importlib.util as u, sys; print([n for n in sys.modules if n.startswith('drumline')])"
     done = subprocess.run(

@@ -56,6 +56,9 @@ class JobOperations(JobViews):
         """
         from drumline.control.submission.submit import submit
 
+        if getattr(job, "_source", None) is None:
+            hint = "call it, and pass what it returns" if callable(job) else "use command(...)"
+            raise SpecError(f"a {type(job).__name__} is not a job", hint)
         given = {
             "description": description,
             "compute": compute,

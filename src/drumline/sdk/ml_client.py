@@ -57,6 +57,11 @@ class MLClient:
         self.subscription_id = subscription_id
         self.resource_group_name = resource_group_name
         self.workspace_name = workspace_name
+        self._credential = credential
+        if registry_name:
+            where = workspace_name or "the workspace"
+            said = f"registry_name: Drumline has no registries; assets are looked for in {where}"
+            print(f"warning: {clean(said)}", file=sys.stderr)
         check_owner(folder.base_home())
         with folder.workspace(_choose_workspace(workspace_name)):
             # Each keeps to the workspace in which it is made: ``sdk/operations.py``.
@@ -68,6 +73,10 @@ class MLClient:
             self.components = asset_operations.ComponentOperations()
             self.datastores = asset_operations.DatastoreOperations()
             self.workspaces = WorkspaceOperations(subscription_id, resource_group_name)
+
+    # Public scripts read these, and _credential, although they are private.
+    _operation_scope = property(lambda self: self)
+    _workspaces = property(lambda self: self.workspaces)
 
     @classmethod
     def from_config(
@@ -140,7 +149,7 @@ class MLClient:
 _OTHER_GROUPS = """
 azure_openai_deployments batch_deployments batch_endpoints capability_hosts connections deployment_templates evaluators
 feature_sets feature_store_entities feature_stores indexes marketplace_subscriptions online_deployments online_endpoints
-registries schedules serverless_endpoints
+registries schedules serverless_endpoints workspace_outbound_rules
 """
 """Groups of azure-ai-ml's client that Drumline lacks."""
 

@@ -22,6 +22,7 @@ from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, cast
 
+from drumline.azure import NotSupportedError
 from drumline.contract import folder
 from drumline.contract.folder import chosen_workspace
 from drumline.control.jobs.job_folders import EDITABLE
@@ -42,6 +43,13 @@ if TYPE_CHECKING:
     from drumline.spec.jobs.job import Job
 
 
+_OTHER_METHODS = """
+begin_diagnose begin_provision_network begin_restart begin_start begin_stop begin_sync_keys enable_sso get_keys
+list_materialization_status list_usage
+"""
+"""Methods of azure-ai-ml's groups that Drumline lacks."""
+
+
 class Operations:
     _workspace: str | None
     """As ``folder.workspace`` takes it."""
@@ -50,6 +58,13 @@ class Operations:
         made = super().__new__(cls)
         made._workspace = folder.chosen_workspace()
         return made
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _OTHER_METHODS.split():
+                raise NotSupportedError(name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

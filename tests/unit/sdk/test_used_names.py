@@ -3,7 +3,7 @@
 import pytest
 
 from drumline import MLClient, command
-from drumline.contract.errors import PlanError
+from drumline.contract.errors import PlanError, SpecError
 
 
 @pytest.fixture
@@ -50,6 +50,11 @@ def test_a_fetched_or_submitted_job_is_edited(jobs, twice):
     twice.display_name = "renamed"
     edited = jobs.create_or_update(twice)
     assert (edited.display_name, edited.description, edited.tags) == ("renamed", "why", {"a": "1"})
+
+
+def test_a_function_that_was_not_called_is_refused(jobs):
+    with pytest.raises(SpecError, match=r"a function is not a job\n.*call it, and pass what it returns"):
+        jobs.create_or_update(lambda: None)
 
 
 def test_an_unknown_attribute_is_named_at_submission(jobs, capsys):

@@ -429,3 +429,12 @@ def test_a_parameter_of_which_nothing_says_a_type_is_refused():
 def test_a_plain_function_is_no_component():
     with pytest.raises(SpecError, match="no_component is not decorated with @pipeline or @command_component"):
         load_component(test_a_plain_function_is_no_component)
+
+
+def test_an_output_of_type_path_is_a_folder_and_a_component_has_a_function(tmp_path):
+    """Both as public notebooks have them."""
+    text = "name: write\ntype: command\ncommand: touch ${{outputs.o}}/x\noutputs:\n  o: {type: path}\n"
+    (tmp_path / "write.yml").write_text(text)
+    component = load_component(tmp_path / "write.yml")
+    assert component.outputs["o"].type == component().outputs["o"].type == "uri_folder"
+    assert component._func().component is component

@@ -165,6 +165,11 @@ class Component(Written, Located):
         return self._file()
 
     @property
+    def _func(self) -> Any:
+        """Return what a call calls, as azure-ai-ml: public notebooks show it with ``help``."""
+        return getattr(self, "__call__")  # noqa: B004, B009 - each kind has one
+
+    @property
     def _label(self) -> str:
         return repr(self.name) if self.name else "the component"
 
@@ -257,7 +262,8 @@ def _to_output(value: Any) -> Output:
     if isinstance(value, Output):
         return value
     if isinstance(value, dict):
-        return Output(**value)
+        # `path` is a folder or a file, and a step that writes needs to know: Azure makes it a folder.
+        return Output(**{**value, "type": "uri_folder"} if value.get("type") == "path" else value)
     raise SpecError(f"an output is declared by a mapping, not by a {type(value).__name__}")
 
 

@@ -50,6 +50,10 @@ class Workspace(Written, Declared):
                 unused = f"{key}: not used; a workspace is a folder of this machine"
                 self._warnings.append(unused if is_azures else describe_ignored(key, self._fields))
 
+    def __getattr__(self, name: str) -> None:
+        if name not in UNUSED:
+            raise AttributeError(f"'Workspace' object has no attribute {name!r}")
+
     def __repr__(self) -> str:
         return f"Workspace(name={self.name!r})"
 

@@ -24,10 +24,11 @@ from drumline.contract.errors import (
     UsageError,
     describe_os_error,
 )
-from drumline.contract.words import format_size
 from drumline.rest import arm, endpoint
 from drumline.rest.blob_access import welcome
 from drumline.rest.routes import asset_routes, job_routes, run_history, schedule_routes, workspace_routes
+from drumline.studio.answers import BodyError
+from drumline.studio.handlers import BODY_S, read_body
 from drumline.studio.security import LOOPBACK_NAMES
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _STATUSES = (
     (NotFoundError, 404, "UserError"),
     (UsageError, 400, "UserError"),
     (SpecError, 400, "UserError"),
+    (BodyError, 408, "UserError"),
     (EngineError, 503, "ServiceUnavailable"),
     (DrumlineError, 409, "Conflict"),
 )
@@ -79,8 +81,9 @@ class RestService:
                 Route(path, self._answer_call(handler), methods=["GET"])
                 for path, handler in workspace_routes.OUTSIDE
             ),
+            *files,
         ]
-        self._files = list(files)
+        self._public = [route for route in self._outside if route in files or route.path in _PUBLIC]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -91,26 +94,24 @@ class RestService:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        answer = await self._find(scope)
+        answer = self._find(scope)
         await answer(scope, receive, send)
 
-    async def _find(self, scope: Scope) -> Any:
+    def _find(self, scope: Scope) -> Any:
         """Return the application of a request: a route of ours, or an answer that refuses it."""
         request = Request(scope)
         name = request.headers.get("host", "").lower().rpartition(":")[0]
         if name not in LOOPBACK_NAMES:
             return _refuse(403, "Forbidden", "this server is not reached under that name")
         split = arm.split_path(scope["path"])
-        routes = self._files
-        if split is not None:
-            service, scope["arm"], rest = split
-            scope = {**scope, "path": service + (rest or "/"), "root_path": ""}
-            routes = self._routes
-        elif chosen := _choose(self._outside, scope):
-            routes = [chosen]
+        if split is None:
             scope.setdefault("arm", arm.Scope("local", "local", ""))
-        chosen = _choose(routes, scope)
-        is_checked_there = chosen is not None and (routes is self._files or chosen.path in _PUBLIC)
+            chosen, scope = _choose(self._outside, scope)
+        else:
+            service, scope["arm"], rest = split
+            inside = {**scope, "path": service + (rest or "/"), "root_path": ""}
+            chosen, scope = _choose(self._routes, inside)
+        is_checked_there = chosen in self._public
         if not is_checked_there and not self._is_known(request):
             hint = 'eval "$(drumline azure env)", or drumline azure run -- COMMAND'
             return _refuse(401, "Unauthorized", f"the request has no token of this server; {hint}")
@@ -120,7 +121,7 @@ class RestService:
             return _refuse(501, "NotImplemented", f"Drumline has no {request.method[:20]} of {path}")
         if not is_checked_there:
             welcome(scope)
-        return _at(chosen, scope)
+        return lambda _, receive, send: chosen.handle(scope, receive, send)
 
     def _is_known(self, request: Request) -> bool:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
@@ -151,7 +152,9 @@ class RestService:
                     body={},
                     key=self._key,
                 )
-                return await run_in_threadpool(_call, handler, call, await _read_body(request))
+                reads = request.method not in ("GET", "HEAD", "DELETE")
+                data = await read_body(request, _MOST_BODY_BYTES, BODY_S) if reads else b""
+                return await run_in_threadpool(_call, handler, call, data)
             except ClientDisconnect:
                 return Response(status_code=400)  # Nobody is there to read it.
             except Exception as error:  # noqa: BLE001 - the one place where any error becomes an answer
@@ -171,29 +174,13 @@ def _call(handler: Callable[[arm.Call], Any], call: arm.Call, data: bytes) -> Re
     return JSONResponse(answer.content, answer.status, dict(answer.headers))
 
 
-def _choose(routes: Sequence[Route], scope: Scope) -> Route | None:
-    return next((route for route in routes if route.matches(scope)[0] == Match.FULL), None)
-
-
-def _at(route: Route, scope: Scope) -> Any:
-    """Return the application that handles the route of a path other than the server's own."""
-    _, child = route.matches(scope)
-
-    async def run(_scope: Scope, receive: Receive, send: Send) -> None:
-        await route.handle({**scope, **child}, receive, send)
-
-    return run
-
-
-async def _read_body(request: Request) -> bytes:
-    data = bytearray()
-    if request.method in ("GET", "HEAD", "DELETE"):
-        return bytes(data)
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > _MOST_BODY_BYTES:
-            raise UsageError(f"the body is larger than {format_size(_MOST_BODY_BYTES)}")
-    return bytes(data)
+def _choose(routes: Sequence[Route], scope: Scope) -> tuple[Route | None, Scope]:
+    """Return the route of a request, with the scope that it handles; None: there is none."""
+    for route in routes:
+        fit, child = route.matches(scope)
+        if fit == Match.FULL:
+            return route, {**scope, **child}
+    return None, scope
 
 
 def _parse(data: bytes) -> dict[str, Any]:
@@ -216,6 +203,7 @@ def _describe(error: Exception, request: Request) -> Response:
             message = "; ".join(problems) or error.message
         else:
             message = f"{error.message} ({error.hint})" if error.hint else error.message
+        status = error.status if isinstance(error, BodyError) else status
         return _refuse(status, code, message)
     if isinstance(error, OSError):
         return _refuse(503, "ServiceUnavailable", describe_os_error(error))

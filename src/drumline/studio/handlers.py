@@ -49,7 +49,7 @@ def wrap(handler: Handler, settings: StudioSettings) -> Callable[[Request], Awai
     async def respond(request: Request) -> Response:
         try:
             if request.method == "POST":
-                request.state.body = await _read_body(request)
+                request.state.body = await _read_json(request)
             with homes.workspace(choose_workspace(request, settings)):
                 # anyio runs threads with a copy of this context.
                 if "name" in request.path_params:
@@ -80,9 +80,21 @@ def choose_workspace(request: Request, settings: StudioSettings) -> str:
     return name
 
 
-async def _read_body(request: Request) -> dict[str, Any]:
+async def _read_json(request: Request) -> dict[str, Any]:
     path = request.url.path
-    most, limit_s = limit_body("POST", path), PUBLIC_BODY_S if is_public("POST", path) else BODY_S
+    limit_s = PUBLIC_BODY_S if is_public("POST", path) else BODY_S
+    data = await read_body(request, limit_body("POST", path), limit_s)
+    try:
+        found = json.loads(data or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise UsageError("the body is not JSON") from error
+    if not isinstance(found, dict):
+        raise UsageError("the body must be a JSON object")
+    return found
+
+
+async def read_body(request: Request, most: int, limit_s: float) -> bytes:
+    """Return a body of ``most`` bytes at most, which has arrived in time. Raises BodyError."""
     data = bytearray()
     try:
         async with asyncio.timeout(limit_s):
@@ -92,13 +104,7 @@ async def _read_body(request: Request) -> dict[str, Any]:
                     raise BodyError(413, f"the body is larger than {format_size(most)}")
     except TimeoutError:
         raise BodyError(408, f"the body has not arrived within {format_seconds(limit_s)}") from None
-    try:
-        found = json.loads(data or b"{}")
-    except (ValueError, RecursionError) as error:
-        raise UsageError("the body is not JSON") from error
-    if not isinstance(found, dict):
-        raise UsageError("the body must be a JSON object")
-    return found
+    return bytes(data)
 
 
 def _in_turns(handler: Callable[[Request], Any]) -> Callable[[Request], Awaitable[Any]]:

@@ -27,6 +27,7 @@ COMMANDS = {
     "notebook": "start Jupyter for notebooks that are",
     "azure": "do so for a shell as well: python, notebook, shell",
     "sweep": "search hyperparameters of a program, without a job file",
+    "lint": "find what a job file and its code most likely do not mean",
     "plan": "show what a job file would run, rank by rank",
     "drill": "make a failure on purpose in a job that runs, to see whether it survives",
     "rehearse": "run a job undisturbed and once for each drill, and show what it survives",
@@ -53,7 +54,7 @@ COMMANDS = {
     "schema": "print the JSON Schema of a kind of file, for editors",
 }
 _ROOMS = {
-    **dict.fromkeys(("job", "run", "sweep", "plan"), "jobs."),
+    **dict.fromkeys(("job", "run", "sweep", "plan", "lint"), "jobs."),
     "ps": "views.",
     **dict.fromkeys(("drill", "rehearse", "scale", "tune"), "measuring."),
     **dict.fromkeys(("studio", "tensorboard", "mlflow"), "web."),

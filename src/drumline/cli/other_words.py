@@ -52,7 +52,6 @@ VERBS = {
     "pull": ("download",),
     "fetch": ("download",),
     "check": ("validate",),
-    "lint": ("validate",),
     "compare": ("diff",),
     "join": ("wait", "stream"),
     "wait": ("stream",),

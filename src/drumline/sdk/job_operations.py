@@ -235,8 +235,9 @@ class JobOperations(JobViews):
         """
         result = validate(job)
         if result.passed:
-            from drumline.control.submission import driven
+            from drumline.control.submission import driven, planning
 
+            result.warnings += map(str, planning.list_traps(job))
             try:
                 driven.warnings_of(job)
             except DrumlineError as error:  # of what is not there, too

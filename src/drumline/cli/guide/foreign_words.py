@@ -51,7 +51,7 @@ MEANINGS = (
     Meaning("compare", ("job diff A B",)),
     Meaning("exec ssh shell sh", ("job exec NAME --rank 0",)),
     Meaning("cp pull fetch", ("job download NAME",)),
-    Meaning("check lint", ("job validate -f FILE",)),
+    Meaning("check", ("lint -f FILE",), ("job validate -f FILE",)),
     Meaning("dryrun dry-run", ("plan -f FILE",)),
     Meaning("stats usage htop nvidia-smi", ("job top NAME",)),
     Meaning("stack pystack py-spy", ("job stacks NAME",)),

@@ -56,7 +56,7 @@ def _plan(arguments: Namespace) -> int:
     if job.type == "pipeline":
         return _plan_steps(job, arguments)
     plan = planning.plan(job)
-    output.print_warnings([*job._warnings, *plan.warnings])
+    output.print_warnings([*job._warnings, *map(str, planning.list_traps(job)), *plan.warnings])
     form = arguments.output or ("table" if not arguments.query else None)
     if form == "table" and not arguments.query:
         sys.stdout.write(_format_plan(plan, planning.render(plan)))
@@ -72,10 +72,11 @@ def _plan(arguments: Namespace) -> int:
 
 
 def _plan_steps(job: Any, arguments: Namespace) -> int:
+    from drumline.control.submission import planning
     from drumline.control.submission.driven import check_pipeline
 
     looked, warnings = check_pipeline(job)
-    output.print_warnings([*job._warnings, *warnings])
+    output.print_warnings([*job._warnings, *map(str, planning.list_traps(job)), *warnings])
     if arguments.output in (None, "table") and not arguments.query:
         sys.stdout.write(format_steps(looked, _format_head))
     else:
@@ -221,20 +222,29 @@ def _format_step(looked: PlannedStep, head: Callable[[Plan], str]) -> str:
 
 def validate(arguments: Namespace) -> int:
     """Report Azure's verdict. Jobs that Azure accepts and ``create`` would refuse get a warning."""
-    from drumline.control.submission import driven
+    from drumline.control.submission import planning
     from drumline.spec.jobs.validate import validate
 
     job = load_job_file(arguments.file, arguments.set)
     result = validate(job)
     if not result.passed:
         raise SpecError(list(result.problems))
-    warnings = list(result.warnings)
-    try:
-        warnings += driven.warnings_of(job)
-    except (PlanError, SpecError) as error:
-        for problem in error.problems or (Problem(error.message),):
-            where = f"{problem.where}: " if problem.where else ""
-            warnings.append(f"{where}create would refuse it: {problem.what}")
+    warnings = [*result.warnings, *map(str, planning.list_traps(job)), *list_plan_warnings(job)]
     output.print_warnings(warnings)
     output.show({"result": "Succeeded", "warnings": warnings}, arguments.output, arguments.query)
     return 0
+
+
+def list_plan_warnings(job: Any) -> list[str]:
+    """Return what a submission would warn of, or why it would refuse the job."""
+    from drumline.control.submission import driven
+
+    try:
+        return driven.warnings_of(job)
+    except (PlanError, SpecError) as error:
+        problems = error.problems or (Problem(error.message),)
+        where = [f"{problem.where}: " if problem.where else "" for problem in problems]
+        return [
+            f"{place}create would refuse it: {problem.what}"
+            for place, problem in zip(where, problems, strict=True)
+        ]

@@ -26,6 +26,7 @@ from drumline.spec.kinds.values import switch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from drumline.control.lint.programs import Trap
     from drumline.spec.jobs.command import Command
 
 
@@ -171,6 +172,21 @@ def render(planned: Plan) -> str:
 def is_local(job: Command) -> bool:
     """Return whether the job certainly runs on this machine."""
     return job.compute in LOCAL_COMPUTES or not os.path.isdir(os.path.join(base_home(), "computes"))
+
+
+def list_traps(job: Any, run: RunOptions = AS_WRITTEN) -> list[Trap]:
+    """
+    Return what the job's file most likely does not mean.
+
+    A program that runs in place has no file; that of a step or trial has told it.
+    """
+    if run.in_place or job._top_job:
+        return []
+    from drumline.control.lint import programs, traps
+    from drumline.engines.local import resources
+
+    gpu_count = len(resources.gpus()) if is_local(job) else None
+    return traps.find_traps_of(job, programs.Target(gpu_count is not None, gpu_count))
 
 
 def compute_of(job: Command) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from drumline.control.submission.planning import (
     check_secret_files,
     code_of,
     fill_component,
+    list_traps,
     locate_problems,
     plan,
     root_of,
@@ -63,7 +64,7 @@ def submit(
         from drumline.control.submission.driven import submit_driven
 
         driven, warned = submit_driven(job, check=check)
-        return Submitted(driven.name, driven, None, tuple(warned))
+        return Submitted(driven.name, driven, None, (*map(str, list_traps(job)), *warned))
     run = _run_where_it_ran(job, run)
     given, named = job, bool(job.name)
     job.name = job.name or paths.random_name()
@@ -89,7 +90,12 @@ def submit(
         except BaseException:
             run_folder.remove_folder(folder)
             raise
-    warnings = (*getattr(job, "_warnings", ()), *code_warnings, *planned.warnings)
+    warnings = (
+        *getattr(job, "_warnings", ()),
+        *map(str, list_traps(given, run)),
+        *code_warnings,
+        *planned.warnings,
+    )
     # The index learns of the job when it is next asked.
     chosen = engine(planned.engine)
     try:

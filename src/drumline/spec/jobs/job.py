@@ -347,6 +347,7 @@ DRUMLINE = Record(
         ),
         "secrets": ListOf(_TEXT),
         "notify": ListOf(Anything()),
+        "lint": Record("lint", {"ignore": field(ListOf(_TEXT), "The rules that are not applied, by id.")}),
     },
 )
 

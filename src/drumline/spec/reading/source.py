@@ -214,6 +214,7 @@ class _TreeBuilder:
             name = tag.rpartition(":")[2]
             raise self._at(event, f"{event.value!r} is not a valid {name}", "quote it") from None
         node = Scalar(value, event.value, self.source, line, column, width)
+        node.style = event.style or ""
         if is_plain:
             node.surprise = surprise(event.value, value)
             if tag == MERGE:
@@ -387,7 +388,9 @@ class Node:
 
 
 class Scalar(Node):
-    __slots__ = ("text", "value")
+    """``style``: how it is written: ``|`` literal, ``>`` folded, a quote, or nothing."""
+
+    __slots__ = ("style", "text", "value")
 
     def __init__(
         self,
@@ -401,6 +404,7 @@ class Scalar(Node):
         super().__init__(source, line, column, width)
         self.value = value
         self.text = text
+        self.style = ""
 
 
 class Mapping(Node):

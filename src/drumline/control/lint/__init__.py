@@ -1,0 +1,1 @@
+"""Traps in job files and their code, told before a job runs."""

@@ -1,0 +1,90 @@
+"""
+Traps in a job file: what Azure and the shell accept, and what most likely is not meant.
+
+The tree of the file is read, so that each trap has its line. docs/reference/lint.md has the rules by id.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from drumline.contract.record import compile_late
+from drumline.control.lint import code_rules, command_rules
+from drumline.control.lint.programs import UNKNOWN, Target, Trap, list_programs, list_texts
+from drumline.spec.jobs.job import to_dict
+from drumline.spec.reading.source import Mapping, Sequence, plain, problem_at, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def find_traps(root: Mapping, folder: str, target: Target = UNKNOWN) -> list[Trap]:
+    """
+    Return the traps of a job's or component's file, in the order of its lines. Reads the files of its code.
+
+    ``folder``: where its relative paths begin.
+    """
+    found: dict[tuple[str, str, str], Trap] = {}
+    for trap in (*_find_in_programs(root, folder, target), *_find_in_file(root)):
+        place = trap.problem.where or trap.problem.path
+        found.setdefault((trap.rule, place, trap.problem.what), trap)
+    return sorted(
+        found.values(), key=lambda trap: (trap.problem.file, trap.problem.line, trap.problem.column)
+    )
+
+
+def _find_in_programs(root: Mapping, folder: str, target: Target) -> Iterator[Trap]:
+    for program in list_programs(root, folder, target):
+        ignored = {name for mapping in (*program.settings, root) for name in _list_ignored(mapping)}
+        for rule in (*command_rules.RULES, *code_rules.RULES):
+            yield from (trap for trap in rule(program) if trap.rule not in ignored)
+
+
+def _find_in_file(root: Mapping) -> Iterator[Trap]:
+    ignored = _list_ignored(root)
+    for trap in (*_find_placeholders(root), *_find_unused_in_pipeline(root)):
+        if trap.rule not in ignored:
+            yield trap
+
+
+def _list_ignored(mapping: Mapping) -> list[str]:
+    """Return the rules that a job ignores."""
+    settings = mapping.get("drumline")
+    lint = settings.get("lint") if isinstance(settings, Mapping) else None
+    ignored = lint.get("ignore") if isinstance(lint, Mapping) else None
+    return [str(item) for item in plain(ignored)] if isinstance(ignored, Sequence) else []
+
+
+_UNFILLED = compile_late(r"(?<![\w<$])<[A-Za-z][A-Za-z0-9_. -]*>(?![\w>])")
+
+
+def _find_placeholders(root: Mapping) -> Iterator[Trap]:
+    for path, scalar in list_texts(root, ""):
+        text = scalar.value
+        if "<" not in text or path.rpartition(".")[2] in ("description", "display_name"):
+            continue
+        found = _UNFILLED.search(text)
+        if found and not ("command" in path and " " in found[0]):
+            what = f"{found[0]} is still to be filled in"
+            yield Trap(
+                "unfilled-placeholder", problem_at(scalar, what, path=path, hint="write your own value")
+            )
+
+
+def _find_unused_in_pipeline(root: Mapping) -> Iterator[Trap]:
+    jobs, inputs = root.get("jobs"), root.get("inputs")
+    if not isinstance(jobs, Mapping) or not isinstance(inputs, Mapping):
+        return
+    texts = " ".join(text.value for _, text in list_texts(jobs, ""))
+    for name, key, _ in inputs:
+        if not re.search(rf"\binputs\.{re.escape(str(name))}\b", texts):
+            what, hint = f"no step uses the input {name!r}", f"bind it: ${{{{parent.inputs.{name}}}}}"
+            yield Trap("unused-input", problem_at(key, what, path=f"inputs.{name}", hint=hint))
+
+
+def find_traps_of(job: Any, target: Target) -> list[Trap]:
+    """Return the traps of a job that was loaded, or made in Python, which then has no lines."""
+    root = job._root or wrap(to_dict(job))
+    assert isinstance(root, Mapping)
+    return find_traps(root, job.base_path, target)

@@ -133,5 +133,6 @@ def test_a_step_whose_supervisor_is_killed_at_its_start_has_failed(cli, tmp_path
     assert wait_for_end()["status"] == "Failed"
     # The driver judges it, in a process that knows of no other limit.
     step_of_it = fold(RunFolder.for_job("p-a").read_events())
-    assert step_of_it.reason == KILLED
+    # It may be gone before it was written down.
+    assert step_of_it.reason in (KILLED, NEVER_STARTED)
     assert step_of_it.ended - step_of_it.created < OWN_LIMIT_S / 2

@@ -58,6 +58,7 @@ HERE: dict[str, dict[str, str]] = {
     },
     "howto/running": {"job.yml": TWO_BY_FOUR, "count.py": COUNT},
     "howto/upkeep": {},
+    "reference/lint": {"job.yml": "command: |\n  python train.py\n  --epochs 3\n"},
 }
 """The pages that are run on this machine, each with the files that its reader is expected to have."""
 

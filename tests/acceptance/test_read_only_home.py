@@ -106,7 +106,13 @@ WRITES = {
 }
 """Those that change something, ask a running job, or are not here."""
 
-PLAIN = [["plan", "-f", "JOB"], ["configure", "--list-defaults"], ["ps"], ["df", "--query", "[].type"]]
+PLAIN = [
+    ["plan", "-f", "JOB"],
+    ["lint", "-f", "JOB"],
+    ["configure", "--list-defaults"],
+    ["ps"],
+    ["df", "--query", "[].type"],
+]
 
 EXPRESSIONS = [
     "[job.name for job in client.jobs.list()]",

@@ -244,7 +244,8 @@ def _at(site: Site, request: Request) -> Request:
 
 
 _LAUNCHER = compile_late(
-    r"(?:^|[\s;&|(])(torchrun|accelerate launch|deepspeed|torch\.distributed\.(?:run|launch))\s"
+    r"(?:^|[\s;&|(])"
+    r"(torchrun|accelerate launch|deepspeed|mpirun|mpiexec|horovodrun|torch\.distributed\.(?:run|launch))\s"
 )
 
 
@@ -257,7 +258,7 @@ def _launcher_warnings(job: Command, request: Request) -> list[str]:
     """
     command = str(job.command or "")
     count = request.process_count_per_node or 1
-    launcher = _LAUNCHER.search(command) if count > 1 and distribution_of(job) == "pytorch" else None
+    launcher = _LAUNCHER.search(command) if count > 1 and not request.once else None
     if launcher:
         return [
             f"command: it starts {launcher[1]} in each of the {count} processes of a node; "

@@ -235,6 +235,8 @@ def test_a_launcher_that_would_stay_on_one_node_is_warned_of(command, nodes, sta
         ("torchrun --nproc-per-node 2 train.py", 2, "torchrun"),
         ("cd src && python -m torch.distributed.run train.py", 2, "torch.distributed.run"),
         ("accelerate launch train.py", 4, "accelerate launch"),
+        ("mpirun -n 2 python train.py", 2, "mpirun"),
+        ("horovodrun -np 2 python train.py", 2, "horovodrun"),
         ("torchrun --nproc-per-node 2 train.py", 1, ""),
         ("python train.py --launcher torchrun.yml", 2, ""),
     ],
@@ -242,6 +244,15 @@ def test_a_launcher_that_would_stay_on_one_node_is_warned_of(command, nodes, sta
 def test_a_launcher_in_each_process_of_a_node_is_warned_of(command, procs, launcher):
     distribution = {"type": "pytorch", "process_count_per_instance": procs}
     made = plan(nodes=2, command=command, distribution=distribution)
+    of_mpi = plan(
+        nodes=2,
+        command=command,
+        distribution={**distribution, "type": "mpi"},
+        at={"mpi": Mpi(OPEN_MPI, 4, 1, "mpirun")},
+    )
+    assert [warning for warning in of_mpi.warnings if "in each of the" in warning] == [
+        warning for warning in made.warnings if "in each of the" in warning
+    ]
     said = [warning for warning in made.warnings if "in each of the" in warning]
     assert len(said) == bool(launcher)
     assert not said or f"it starts {launcher} in each of the {procs} processes" in said[0]

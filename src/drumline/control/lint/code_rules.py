@@ -158,9 +158,7 @@ def _check_imports(program: LintedCommand) -> Iterator[Trap]:
                 waiting.append(found)
             elif module not in told:
                 told.add(module)
-                what = (
-                    f"{module} is imported target, is in your folder, and is left out of the code: {ignored}"
-                )
+                what = f"{module} is imported here, is in your folder, and is left out of the code: {ignored}"
                 place = {
                     "file": os.path.relpath(path),
                     "line": line,
@@ -271,7 +269,7 @@ _ELSEWHERE = compile_late(r"(?:(?<=[\s='\"])|^)(/mnt/[\w./-]+|[A-Za-z]:\\[\w.\\-
 
 
 def _check_paths(program: LintedCommand) -> Iterator[Trap]:
-    """Find paths of another machine: a mount that is not target, a drive of Windows."""
+    """Find paths of another machine: a mount that is not here, a drive of Windows."""
     nodes = [("command", program.node.get("command"))]
     for group in ("environment_variables", "inputs"):
         values = program.find(group)

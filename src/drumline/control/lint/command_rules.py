@@ -170,7 +170,7 @@ def _check_variables(program: LintedCommand) -> Iterator[Trap]:
     variables = program.find("environment_variables")
     for name, _, value in variables if isinstance(variables, Mapping) else ():
         if name in _OWN:
-            what = f"{name} has one value for all ranks target, in place of each rank's own"
+            what = f"{name} has one value for all ranks here, in place of each rank's own"
             yield program.trap("rank-variable", value, f"environment_variables.{name}", what, hint)
         elif str(name).endswith("_SOCKET_IFNAME") and value.value == "lo" and _count_nodes(program) > 1:
             what = f"{name}=lo connects the ranks of one node alone"

@@ -10,20 +10,22 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract import status
+from drumline.contract import folder, status
 from drumline.contract.errors import DrumlineError, Problem, SpecError
 from drumline.contract.record import describe_record
+from drumline.contract.words import format_count
 from drumline.control.facts import description
+from drumline.control.facts.jobs import KnownJobs
 from drumline.control.jobs import job_folders, lookup
 from drumline.control.jobs.ending import cancel
 from drumline.control.jobs.recovery import recover
 from drumline.control.logs import printer, stream
 from drumline.control.submission.run_folder import forget_stored_name, name_taken
+from drumline.control.submission.submit import submit
 from drumline.sdk.compute_operations import FinishedPoller
-from drumline.sdk.job_list import JobList
 from drumline.sdk.job_views import JobViews, Poller, job_failed
 from drumline.sdk.notebook.notebook_kernel import describe_interrupt, is_kernel
-from drumline.sdk.operations import fixed_part, from_description, print_warnings
+from drumline.sdk.operations import Operations, fixed_part, from_description, print_warnings
 from drumline.spec.jobs.validate import validate
 from drumline.spec.paths import default_experiment_name
 
@@ -54,8 +56,6 @@ class JobOperations(JobViews):
 
         Raises SpecError, PlanError; nothing was created or edited then.
         """
-        from drumline.control.submission.submit import submit
-
         if getattr(job, "_source", None) is None:
             hint = "call it, and pass what it returns" if callable(job) else "use command(...)"
             raise SpecError(f"a {type(job).__name__} is not a job", hint)
@@ -164,7 +164,6 @@ class JobOperations(JobViews):
         Raises NotFoundError, SpecError, PlanError, UsageError; nothing was created then.
         """
         from drumline.control.submission.rerun import prepare_rerun
-        from drumline.control.submission.submit import submit
 
         again = prepare_rerun(name, params_override, compute=compute, code=code, new_name=new_name)
         submitted = submit(again.job, again.run)
@@ -262,3 +261,33 @@ def _print_logs(folder: RunFolder) -> Outcome:
     sys.stdout.write(stream.summary(folder, outcome, shown))
     sys.stdout.flush()
     return outcome
+
+
+_MOST_ROWS = 30
+
+
+class JobList(Operations):
+    """Jobs, read one by one as they are asked for; in a notebook a table of the first ones."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        self._jobs: Iterator[Command] = map(from_description, description.show_jobs(names))
+
+    def __iter__(self) -> Iterator[Command]:
+        return self
+
+    def __next__(self) -> Command:
+        with folder.workspace(self._workspace):
+            return next(self._jobs)
+
+    def __repr__(self) -> str:
+        return f"<{format_count(len(self._names), 'job')}: iterate over them, or list() them>"
+
+    def _repr_html_(self) -> str:
+        from drumline.sdk.notebook.notebook_page import render_jobs
+
+        with folder.workspace(self._workspace):
+            known = KnownJobs()
+            rows = list(known.overviews(self._names[:_MOST_ROWS], with_metric=True))
+            known.keep()
+        return render_jobs(rows, len(self._names))

@@ -9,7 +9,7 @@ import yaml
 
 from drumline.cli import screen
 from drumline.cli.main import main
-from drumline.cli.views import listing as view
+from drumline.cli.views import ps as view
 from drumline.contract import events as e
 from drumline.contract import process_identity
 from drumline.contract.folder import RunFolder, private_folder

@@ -295,7 +295,7 @@ VERBS: Verbs = {
     ),
     "wait": ("wait for the end of jobs; exit with their exit code", _wait_arguments, "jobs.verbs.wait_jobs"),
     "open": ("open a folder of the job, or print its path", _open_arguments, "views.open.open_folder"),
-    "list": ("list jobs, newest first", _list_arguments, "views.listing.list_jobs"),
+    "list": ("list jobs, newest first", _list_arguments, "views.ps.list_jobs"),
     "cancel": ("cancel a job", _cancel_arguments, "jobs.verbs.cancel_job"),
     "preempt": (
         "preempt its nodes with notice; the job starts again",

@@ -31,7 +31,7 @@ LATE_IMPORTS = {
         "a verb loads its own modules, help and completion none; a cell of a notebook, the environment of its kernel",
         "cli contract control engines linux spec store supervisor",
     ),
-    "contract": ("errors of a state directory that most processes never meet", "contract"),
+    "contract": ("passwords are looked for in errors that quote an address", "contract"),
     "control": (
         "a verb loads no other verb's modules, no database and no remote service",
         "contract control engines linux node plan spec staging store supervisor tracking",

@@ -15,6 +15,7 @@ from drumline.cli.arguments import Parser, add_output, run_verb
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import private_folder, write_whole
 from drumline.contract.ownership import make_home
+from drumline.contract.process_identity import user
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -282,7 +283,6 @@ def _read_option(argv: list[str], *names: str) -> str:
 
 
 def _describe_account() -> dict[str, Any]:
-    from drumline.contract.process_identity import user
     from drumline.control.settings import defaults
 
     return {

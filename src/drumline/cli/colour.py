@@ -11,6 +11,7 @@ import sys
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from drumline.contract import status as known
 from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,8 +64,6 @@ def paint(text: str, colour: Colour | None, stream: TextIO | None = None) -> str
 
 def colour_of(status: str) -> Colour | None:
     """Return the colour of a job's status: red for a failure, green for what goes on well, grey for what is over."""
-    from drumline.contract import status as known
-
     if status == known.FAILED:
         return "red"
     if status in (known.CANCELED, known.SKIPPED, known.NOT_STARTED):

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from drumline.cli.arguments import Parser, add_name, add_output, add_set, get_name, run_verb
+from drumline.control.machine import computes
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -148,8 +149,6 @@ def _detach_arguments(parser: Parser) -> None:
 
 
 def _detach(arguments: Namespace) -> int:
-    from drumline.control.machine import computes
-
     computes.detach(get_name(arguments, "compute"))
     return 0
 

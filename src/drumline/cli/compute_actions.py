@@ -13,6 +13,7 @@ from drumline.contract.errors import UsageError
 from drumline.contract.record import ABSENT
 from drumline.control.machine import computes
 from drumline.spec.entity import to_dict
+from drumline.spec.load import load_compute
 from drumline.spec.registered.compute import (
     AmlCompute,
     LocalCompute,
@@ -112,8 +113,6 @@ def _from_file(arguments: Namespace) -> Compute:
 
 
 def _load(file: str, changes: list[dict[str, Any]]) -> Compute:
-    from drumline.spec.load import load_compute
-
     if file in ("-", "/dev/stdin"):
         return load_compute(sys.stdin.buffer, params_override=changes)
     return load_compute(file, params_override=changes)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from drumline.cli.arguments import parse_overrides
 from drumline.contract.errors import UsageError
 from drumline.control.jobs.job_folders import EDITABLE
+from drumline.spec.kinds.values import Report
+from drumline.spec.reading.source import Mapping, wrap
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Sequence
-
-    from drumline.spec.kinds.values import Report
-    from drumline.spec.reading.source import Mapping
 
 
 _STDIN = ("-", "/dev/stdin")
@@ -33,9 +32,7 @@ def load_entity(
         return load(sys.stdin.buffer, relative_origin=os.getcwd(), params_override=[*changes, values])
     if arguments.file:
         return load(arguments.file, params_override=[*changes, values])
-    from drumline.spec.kinds.values import Report
     from drumline.spec.reading.files import apply_overrides
-    from drumline.spec.reading.source import Mapping, wrap
 
     root = wrap({})
     assert isinstance(root, Mapping)

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from typing import Any
 
-LIST_WIDTH = 80
 PAGE_WIDTH = 100
 GAP = "  "
 _MOST_LETTERS = 4000

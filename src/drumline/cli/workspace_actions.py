@@ -11,7 +11,7 @@ from drumline.cli.workspace import IGNORED
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import current_workspace
 from drumline.contract.words import format_count
-from drumline.control.settings import workspaces
+from drumline.control.settings import defaults, workspaces
 from drumline.spec.entity import to_dict
 from drumline.spec.registered.workspace import UNUSED, Workspace, from_tree, load_workspace
 
@@ -39,9 +39,6 @@ def _find_workspace(arguments: Namespace) -> Workspace:
 
 def _describe(workspace: Workspace, arguments: Namespace) -> dict[str, Any]:
     """Describe it as ``az`` does: its id has the command's subscription and group, or the configured ones."""
-
-    from drumline.control.settings import defaults
-
     known = defaults.read()
     subscription = arguments.subscription or known.get("subscription")
     group = workspace.resource_group or arguments.resource_group or known.get("group")

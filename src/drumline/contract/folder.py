@@ -57,6 +57,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Optional, TextIO
 
 from drumline.contract import events as e
 from drumline.contract import process_identity
+from drumline.contract.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,8 +93,6 @@ def base_home() -> str:
     try:
         path.encode()
     except UnicodeEncodeError as error:
-        from drumline.contract.errors import UsageError
-
         shown = os.fsencode(path).decode("utf-8", "backslashreplace")
         raise UsageError(
             f"the home {shown!r} has bytes in its path that are not UTF-8",
@@ -150,7 +149,6 @@ def check_workspace(name: str, where: str = "workspace") -> None:
     """Check a name that becomes a folder's. Raises UsageError."""
     if not name or _is_workspace(name):
         return
-    from drumline.contract.errors import UsageError
 
     shown = name if len(name) <= _LONGEST_NAME else name[:_LONGEST_NAME] + "..."
     hint = f"letters, digits, '-', '_' and '.', beginning with a letter or digit, {_LONGEST_NAME} at most"

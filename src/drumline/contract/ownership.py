@@ -6,6 +6,9 @@ import fcntl
 import os
 import re
 
+from drumline.contract.errors import EngineError, UsageError
+from drumline.contract.folder import base_home, private_folder
+
 _NOBODY = 65534
 """Who owns files whose owner the file system does not tell."""
 
@@ -34,15 +37,11 @@ def check_owner(home: str) -> None:
         why = "you are another user, who cannot use it"
         hint = "set DRUMLINE_HOME to a folder of your own"
     if is_spoiled:
-        from drumline.contract.errors import UsageError
-
         raise UsageError(f"the home {home} is {name}'s, and {why}", hint)
 
 
 def make_home() -> str:
     """Make the base home where it is missing, and return it. Raises as ``check_owner``, and OSError."""
-    from drumline.contract.folder import base_home, private_folder
-
     base = base_home()
     check_owner(base)
     private_folder(base)
@@ -104,8 +103,6 @@ def lock_file(descriptor: int, operation: int, path: str) -> None:
     except BlockingIOError:
         raise
     except OSError as error:
-        from drumline.contract.errors import EngineError
-
         raise EngineError(
             f"{path} cannot be locked: {error.strerror}; set DRUMLINE_HOME to a folder on a file system with locks"
         ) from error

@@ -21,6 +21,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Optional
 
+from drumline.contract.errors import DamagedError
+from drumline.contract.folder import load_plain
 from drumline.contract.record import NamedTuple, describe_record, read_record
 
 if TYPE_CHECKING:
@@ -417,8 +419,6 @@ class Plan(NamedTuple):
     @classmethod
     def read(cls, path: str) -> Plan:
         """Read the plan in a file. Raises OSError, and ValueError as ``from_json``."""
-        from drumline.contract.folder import load_plain
-
         return cls.from_json(load_plain(path).decode())
 
     @classmethod
@@ -435,8 +435,6 @@ class Plan(NamedTuple):
             plan: Plan = read_record(cls, data)
             tasks = [task for node in plan.nodes for task in node.ranks]
         except (TypeError, LookupError, AttributeError, RecursionError) as error:
-            from drumline.contract.errors import DamagedError
-
             raise DamagedError(f"the plan is damaged: {type(error).__name__}: {error}") from error
         for task in tasks:
             parts = task.log.split("/") if isinstance(task.log, str) else ()

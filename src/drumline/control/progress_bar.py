@@ -26,7 +26,6 @@ IS_ALLOWED: ContextVar[bool] = ContextVar("drumline_progress_bar", default=True)
 """Whether lines may be drawn over themselves in this process: not with ``--color never``."""
 
 _BYTES = "{desc}  {percentage:3.0f}% |{bar}| {done} of {all}  {speed}  {remaining} left"
-_INTERVAL_S = 0.1
 _NARROWEST = 20
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from drumline.contract.errors import UsageError
+
 
 def utc(seconds: float | None, precision: str = "milliseconds") -> str | None:
     """
@@ -35,8 +37,6 @@ def parse_duration(text: str, option: str) -> float:
     if re.fullmatch(number, word, re.ASCII):
         return float(word)
     if not re.fullmatch(rf"(?:{number}[smhdw])+", word, re.ASCII):
-        from drumline.contract.errors import UsageError
-
         raise UsageError(f"{option}: {text!r} is not a length of time", f"{option} 90s, 10m, 2h, 1h30m or 7d")
     return sum(
         float(count) * _UNIT_SECONDS[unit] for count, unit in re.findall(rf"({number})([smhdw])", word)
@@ -52,8 +52,6 @@ def parse_age(text: str, option: str) -> float:
     True
     """
     if text.strip()[-1:].isdigit():
-        from drumline.contract.errors import UsageError
-
         raise UsageError(f"{option}: {text!r} has no unit", f"{option} 90s, 10m, 2h, 30d or 4w")
     return parse_duration(text, option)
 
@@ -65,8 +63,6 @@ def parse_moment(text: str, option: str) -> float:
     """
     import time
     from datetime import datetime
-
-    from drumline.contract.errors import UsageError
 
     try:
         return datetime.fromisoformat(text.strip()).timestamp()

@@ -15,6 +15,7 @@ from drumline.contract.errors import SpecError, UsageError
 from drumline.contract.record import describe_record
 from drumline.control.assets import asset_verbs, datastore_verbs
 from drumline.control.assets.asset_verbs import problems_of
+from drumline.control.environments import environment_builds
 from drumline.sdk.operations import Operations, print_warnings
 from drumline.spec.jobs.component import Component
 from drumline.spec.jobs.validate import ValidationResult
@@ -128,8 +129,6 @@ class EnvironmentOperations(_Versioned[Environment]):
         Ours: azure-ai-ml has no method for it. Raises PlanError, UsageError where there is nothing to build,
         NodeError with the resolver's words where it cannot be built.
         """
-        from drumline.control.environments import environment_builds
-
         made = environment_builds.build(self.get(name, version, label), 2, is_forced=force)
         described: dict[str, Any] = describe_record(made)
         return described

@@ -17,6 +17,8 @@ from drumline.contract.record import describe_record
 from drumline.contract.words import format_seconds
 from drumline.control import times
 from drumline.control.facts import description
+from drumline.control.facts.metrics import read_metrics
+from drumline.control.facts.usage import describe_usage
 from drumline.control.jobs import lookup, recovery
 from drumline.control.jobs.ending import preempt, wait_for_end
 from drumline.control.jobs.recovery import recover
@@ -109,8 +111,6 @@ class JobViews(Operations):
         ``patterns``: names, such as ``"val/*"``; none: all. ``as_frame``: whether the rows are a pandas DataFrame or a
         list of dictionaries; None: a DataFrame if pandas is installed. Raises UsageError if it must be, and is not.
         """
-        from drumline.control.facts.metrics import read_metrics
-
         wanted = (patterns,) if isinstance(patterns, str) else tuple(patterns)
         found = read_metrics(lookup.folder_of(name), wanted)
         print_warnings(found.notes)
@@ -159,8 +159,6 @@ class JobViews(Operations):
         Return what the nodes and ranks of a job use, or have used: ``nodes`` and ``ranks``, with the keys of
         ``drumline job top -o json``; of a pipeline or sweep ``jobs``, its steps or trials that run.
         """
-        from drumline.control.facts.usage import describe_usage
-
         folder = lookup.folder_of(name)
         described: dict[str, Any] = describe_record(describe_usage(folder, recover(folder)))
         return described

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from drumline.contract.errors import SpecError, hide_passwords
+from drumline.contract.words import DIRECTION_MARKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -147,8 +148,6 @@ def write_yaml(values: dict[str, Any]) -> str:
     import re
 
     import yaml
-
-    from drumline.contract.words import DIRECTION_MARKS
 
     class Dumper(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:

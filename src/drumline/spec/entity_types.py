@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from drumline.contract.errors import UsageError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -75,7 +77,6 @@ def component_table(kind: str, *, named: bool) -> Record:
 
 def make_schema(kind: str) -> dict[str, Any]:
     """Return the JSON Schema of a kind of file. Raises UsageError for an unknown kind."""
-    from drumline.contract.errors import UsageError
     from drumline.spec.kinds.schemas import Schemas
 
     if kind not in KINDS:

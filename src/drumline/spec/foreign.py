@@ -30,17 +30,22 @@ from drumline.spec.foreign_parts import (
     read_attribute,
     reference,
 )
+from drumline.spec.jobs.command import Command, CommandComponent
+from drumline.spec.jobs.component import to_declaration
+from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob
+from drumline.spec.jobs.sweep import ParameterizedCommand, SweepJob, bind_search_space
+from drumline.spec.kinds.values import Report
+from drumline.spec.parts.environment import Environment, from_tree
+from drumline.spec.parts.io import Input, Output, texts_of
+from drumline.spec.reading.files import read_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from drumline.spec.jobs.command import Command, CommandComponent
     from drumline.spec.jobs.component import Component
     from drumline.spec.jobs.job import Job
-    from drumline.spec.jobs.pipeline import PipelineComponent, PipelineJob
-    from drumline.spec.jobs.sweep import SweepJob
 
 
 _COMPONENT_FIELDS = ("name", "version", "display_name", "description", "tags", "is_deterministic")
@@ -90,7 +95,6 @@ def translate_declaration(value: Any) -> Any:
     """
     if name_in(value, ("GroupInput",)):
         raise SpecError("groups of parameters are not supported", "name each parameter by itself")
-    from drumline.spec.jobs.component import to_declaration
 
     names = ("type", "description", "default", "optional", "min", "max", "enum", "mode")
     given = {name: read_attribute(value, name) for name in names}
@@ -98,8 +102,6 @@ def translate_declaration(value: Any) -> Any:
 
 
 def _to_output(value: Any) -> Any:
-    from drumline.spec.parts.io import Output
-
     made = ours(value)
     if isinstance(made, Output):
         return made
@@ -109,8 +111,6 @@ def _to_output(value: Any) -> Any:
 
 
 def command_of(value: Any) -> CommandComponent:
-    from drumline.spec.jobs.command import CommandComponent
-
     given = {name: ours(read_attribute(value, name)) for name in _COMMAND_COMPONENT_FIELDS}
     return CommandComponent(
         **common_fields(value), **{name: item for name, item in given.items() if item is not None}
@@ -123,8 +123,6 @@ def component_of_executor(executor: Any) -> CommandComponent:
 
     mldesigner then keeps the function alone: the command below is the one that the two would make together.
     """
-    from drumline.spec.jobs.command import CommandComponent
-
     known = executor._entity_args
     ports = {name: item._to_io_entity_args_dict() for name, item in executor._arg_mapping.items()}
     for name, parameter in read_signature(executor._func).parameters.items():
@@ -182,10 +180,6 @@ _CURATED = "azureml://registries/azureml/environments/mldesigner-minimal/labels/
 def _environment(known: dict[str, Any]) -> Any:
     """Return the environment of a function; a path of a file is beside the function's own."""
     import os
-
-    from drumline.spec.kinds.values import Report
-    from drumline.spec.parts.environment import Environment, from_tree
-    from drumline.spec.reading.files import read_tree
 
     value, folder = known.get("environment"), os.path.dirname(known["source_path"])
     if value is None:
@@ -274,8 +268,6 @@ def _of_function(function: Any) -> Component | None:
 
 
 def _pipeline_component(value: Any) -> PipelineComponent:
-    from drumline.spec.jobs.pipeline import PipelineComponent
-
     return PipelineComponent(**common_fields(value), jobs=nodes_of(read_attribute(value, "jobs") or {}))
 
 
@@ -310,8 +302,6 @@ def _fields(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _command(value: Any) -> Command:
-    from drumline.spec.jobs.command import Command
-
     component = read_attribute(value, "component")
     given = {**_common(value), **_fields(value, _COMMAND_FIELDS)}
     given["environment_variables"] = dict(read_attribute(value, "environment_variables") or {})
@@ -329,8 +319,6 @@ def _command(value: Any) -> Command:
 
 
 def _sweep(value: Any) -> SweepJob:
-    from drumline.spec.jobs.sweep import SweepJob
-
     space = read_attribute(value, "search_space") or {}
     trial = read_attribute(value, "trial")
     inputs = {name: item for name, item in _inputs(value).items() if name not in space}
@@ -346,8 +334,6 @@ def _sweep(value: Any) -> SweepJob:
 
 def _trial(trial: Any, space: dict[str, Any]) -> Any:
     """Return the program of a trial alone: its inputs are the sweep's."""
-    from drumline.spec.jobs.sweep import ParameterizedCommand, bind_search_space
-
     component = component_of(trial)
     if component is not None and not is_written_out(trial):
         return component
@@ -362,8 +348,6 @@ def _trial(trial: Any, space: dict[str, Any]) -> Any:
 
 
 def _pipeline(value: Any) -> PipelineJob:
-    from drumline.spec.jobs.pipeline import PipelineJob
-
     component = read_attribute(value, "component")
     given = _common(value)
     is_node = name_in(value, ("Pipeline",)) == "Pipeline"
@@ -385,8 +369,6 @@ def _unbind(job: PipelineJob) -> None:
     """
     Remove inputs of nodes that are bound to a parameter that got nothing: theirs drops it from the pipeline alone.
     """
-    from drumline.spec.parts.io import texts_of
-
     known = {f"parent.inputs.{name}" for name in job.inputs}
     for node in job.jobs.values():
         for name, item in list(node.inputs.items()):
@@ -427,7 +409,6 @@ def _input(name: str, item: Any) -> Any:
     mode = read_attribute(item, "mode")
     if mode is None:
         return binding
-    from drumline.spec.parts.io import Input
 
     return Input(type=read_attribute(item, "type") or "uri_folder", path=binding, mode=mode)
 
@@ -439,7 +420,6 @@ def _outputs(value: Any) -> dict[str, Any]:
 def _output(item: Any) -> Any:
     if not name_in(item, ("NodeOutput",)):
         return ours(item)
-    from drumline.spec.parts.io import Output
 
     data = read_attribute(item, "_data")
     if isinstance(data, str) or name_in(data, ("PipelineOutput",)):

@@ -13,6 +13,7 @@ from drumline.contract.errors import UsageError
 from drumline.control.assets import asset_verbs
 from drumline.control.environments import environment_builds
 from drumline.control.terminal import clean
+from drumline.spec.load import load_component, load_data, load_environment, load_model
 from drumline.spec.parts import environment
 from drumline.spec.registered import assets
 
@@ -34,8 +35,6 @@ _ADD_LABELS = "--add labels NAME adds a label; no other field is a list"
 
 
 def create_environment(arguments: Namespace) -> int:
-    from drumline.spec.load import load_environment
-
     arguments.conda_file = make_absolute(arguments.conda_file)
     values = {
         **collect_flags(arguments, "python", "image", "conda_file", "os_type"),
@@ -76,8 +75,6 @@ def build_environment(arguments: Namespace) -> int:
 
 
 def create_data(arguments: Namespace) -> int:
-    from drumline.spec.load import load_data
-
     arguments.path = make_absolute(arguments.path)
     values = collect_flags(arguments, "path", "type")
     made = load_entity(arguments, values, load_data, partial(assets.from_tree, "data"))
@@ -85,8 +82,6 @@ def create_data(arguments: Namespace) -> int:
 
 
 def create_model(arguments: Namespace) -> int:
-    from drumline.spec.load import load_model
-
     arguments.path = make_absolute(arguments.path)
     values = collect_flags(arguments, "path", "type", "stage")
     made = load_entity(arguments, values, load_model, partial(assets.from_tree, "model"))
@@ -94,8 +89,6 @@ def create_model(arguments: Namespace) -> int:
 
 
 def create_component(arguments: Namespace) -> int:
-    from drumline.spec.load import load_component
-
     if not arguments.file:
         raise UsageError("create needs --file", "drumline component create --file component.yml")
     return register(

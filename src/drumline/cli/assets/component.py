@@ -12,6 +12,7 @@ from drumline.cli.assets.versioned import (
     make_download,
     refuse_verb,
 )
+from drumline.spec.load import load_component
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -33,8 +34,6 @@ def _validate_arguments(parser: Parser) -> None:
 
 
 def _validate(arguments: Namespace) -> int:
-    from drumline.spec.load import load_component
-
     load_component(arguments.file, params_override=parse_overrides(arguments.set))
     output.show({"result": "Succeeded"}, arguments.output, arguments.query)
     return 0

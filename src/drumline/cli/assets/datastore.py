@@ -15,6 +15,7 @@ from drumline.cli.arguments import (
     run_verb,
 )
 from drumline.cli.assets.versioned import refuse_verb
+from drumline.control.assets import datastore_verbs
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -63,8 +64,6 @@ def _delete_arguments(parser: Parser) -> None:
 
 
 def _delete(arguments: Namespace) -> int:
-    from drumline.control.assets import datastore_verbs
-
     datastore_verbs.delete(get_name(arguments, "datastore"))
     return 0
 

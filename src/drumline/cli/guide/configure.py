@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from drumline.cli import output
+from drumline.cli import output, variables
 from drumline.cli.arguments import Parser, add_output
 from drumline.contract.errors import UsageError
 from drumline.control.settings import defaults, receivers
@@ -69,8 +69,6 @@ def main(argv: list[str]) -> int:
 
 
 def _change_receiver(word: str, on: str | None) -> None:
-    from drumline.cli import variables
-
     variables.hide_values([word])
     name, equals, target = word.partition("=")
     if not equals or not name:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import get_name
+from drumline.cli.colour import paint_ending
 from drumline.contract import status
 from drumline.control.jobs import lookup
 from drumline.control.logs import printer, stream
@@ -45,8 +46,6 @@ def follow_job(
         )
         return _INTERRUPTED
     if out.isatty():
-        from drumline.cli.colour import paint_ending
-
         ending = paint_ending(ending, out)
     out.write(ending)
     out.flush()

@@ -20,6 +20,7 @@ from drumline.contract.errors import PlanError, Problem, SpecError
 from drumline.contract.hiding import HIDDEN, hide_in, hide_in_text, is_secret
 from drumline.contract.plan import text_of
 from drumline.contract.words import format_count, format_seconds
+from drumline.control.submission import planning
 from drumline.control.terminal import clean
 from drumline.engines.engine_table import is_elsewhere
 
@@ -48,8 +49,6 @@ def main(argv: list[str]) -> int:
 
 
 def _plan(arguments: Namespace) -> int:
-    from drumline.control.submission import planning
-
     job = load_job_file(arguments.file, arguments.set)
     job.name = arguments.name or job.name
     name_experiment(job)

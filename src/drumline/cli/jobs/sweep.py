@@ -10,7 +10,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from drumline.cli import output
+from drumline.cli import output, variables
 from drumline.cli.arguments import (
     Parser,
     add_env,
@@ -46,8 +46,6 @@ def main(argv: list[str]) -> int:
     own, program = argv[:at], argv[at + 1 :]
     arguments, others = _make_parser().parse_known_args(own)
     if arguments.secret or arguments.env:
-        from drumline.cli import variables
-
         variables.hide_values(arguments.env)
         variables.hide_typed(arguments.secret)
     if not program:
@@ -333,8 +331,6 @@ def _run(arguments: Namespace, fields: dict[str, Any]) -> int:
 
     job: Any = load_job(BytesIO(json.dumps(fields).encode()), relative_origin=os.getcwd())
     if arguments.env_file or arguments.secret:
-        from drumline.cli import variables
-
         variables.set_variables(job, arguments)
     if arguments.dry_run:
         print(job, end="")

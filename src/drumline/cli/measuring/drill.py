@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from drumline.cli.arguments import Parser, add_azure, enter_workspace, find_job
 from drumline.contract.drill_kinds import END, KINDS, DrillRequest
 from drumline.control.terminal import clean
+from drumline.control.times import parse_duration
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -58,7 +59,6 @@ def main(argv: list[str]) -> int:
 def _drill(arguments: Namespace) -> int:
     from drumline.control.jobs import drill_requests
     from drumline.control.jobs.lookup import folder_of
-    from drumline.control.times import parse_duration
 
     name = find_job(arguments.job, "drilling", is_final=True)
     wanted = DrillRequest(

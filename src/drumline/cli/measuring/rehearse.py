@@ -10,8 +10,10 @@ from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
 from drumline.contract.errors import UsageError
 from drumline.contract.words import format_seconds
+from drumline.control.measure import rehearsal
 from drumline.control.progress_bar import ProgressBar
 from drumline.control.terminal import clean
+from drumline.control.times import parse_duration
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -55,9 +57,6 @@ def main(argv: list[str]) -> int:
 
 
 def _rehearse(arguments: Namespace) -> int:
-    from drumline.control.measure import rehearsal
-    from drumline.control.times import parse_duration
-
     if arguments.file in ("-", "/dev/stdin"):
         raise UsageError(
             "a rehearsal reads the job file once for each run; standard input has it once", "-f FILE"

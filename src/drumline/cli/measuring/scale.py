@@ -18,6 +18,7 @@ from drumline.cli.arguments import (
     load_job_file,
     set_ways_to_run,
 )
+from drumline.cli.screen import fit_table, join
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import read_plain, write_whole
 from drumline.contract.words import format_number
@@ -165,7 +166,6 @@ def _write_figures(path: str, values: dict[str, Any]) -> OSError | None:
 
 def format_report(made: ScaleReport) -> list[str]:
     """Format a report as a table, with the sentences below it."""
-    from drumline.cli.screen import fit_table, join
     from drumline.control.measure.scale_values import list_sentences
 
     rows = [tuple(heading.upper() for heading in _HEADINGS), *_list_rows(made)]

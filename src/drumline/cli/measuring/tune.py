@@ -17,6 +17,7 @@ from drumline.cli.arguments import (
     load_job_file,
     set_ways_to_run,
 )
+from drumline.cli.screen import fit_table, join
 from drumline.contract.errors import UsageError
 from drumline.control.terminal import clean
 
@@ -156,7 +157,6 @@ def _describe_start(name: str, how: str, tuning: Tuning) -> str:
 
 
 def _show(arguments: Namespace, values: Mapping[str, Any]) -> None:
-    from drumline.cli.screen import fit_table, join
     from drumline.control.measure import tune_results
 
     if not output.is_for_people(arguments.output, arguments.query):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_output, confirm, parse_count, run_verb
+from drumline.control.machine import data_cache
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -20,15 +21,11 @@ def main(argv: list[str]) -> int:
 
 
 def _show(arguments: Namespace) -> int:
-    from drumline.control.machine import data_cache
-
     output.show(data_cache.show(), arguments.output, arguments.query)
     return 0
 
 
 def _list(arguments: Namespace) -> int:
-    from drumline.control.machine import data_cache
-
     output.show(data_cache.entries()[: arguments.max_results], arguments.output, arguments.query, _COLUMNS)
     return 0
 
@@ -52,8 +49,6 @@ def _prune_arguments(parser: Parser) -> None:
 
 
 def _prune(arguments: Namespace) -> int:
-    from drumline.control.machine import data_cache
-
     removed = data_cache.prune(arguments.to, arguments.older_than, dry_run=arguments.dry_run)
     output.show(removed, arguments.output, arguments.query)
     return 0
@@ -65,8 +60,6 @@ def _clear_arguments(parser: Parser) -> None:
 
 
 def _clear(arguments: Namespace) -> int:
-    from drumline.control.machine import data_cache
-
     question = "Remove all data that no running job uses?"
     if not arguments.yes and not confirm(question, "drumline cache clear --yes"):
         return 1
@@ -82,8 +75,6 @@ def _limit_arguments(parser: Parser) -> None:
 
 
 def _limit(arguments: Namespace) -> int:
-    from drumline.control.machine import data_cache
-
     if arguments.size:
         data_cache.set_limit(arguments.size)
     output.show(data_cache.limit(), arguments.output, arguments.query)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_output, enter_workspace
 from drumline.contract.words import format_count, format_size
+from drumline.control.jobs import lookup
+from drumline.control.upkeep import disk_usage
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -28,8 +30,6 @@ def main(argv: list[str]) -> int:
 
 
 def _df(arguments: Namespace) -> int:
-    from drumline.control.upkeep import disk_usage
-
     rows = disk_usage.describe_usage()
     is_page = arguments.output == "table" or (arguments.output is None and sys.stdout.isatty())
     if arguments.query or not is_page:
@@ -79,8 +79,6 @@ def align_figures(rows: Sequence[Sequence[str]], text: Collection[int] = (0,)) -
 
 
 def _print_next(rows: Sequence[dict[str, Any]]) -> None:
-    from drumline.control.jobs import lookup
-
     for name, count in lookup.counts_elsewhere().items():
         jobs = format_count(count, "more job")
         where = (

@@ -11,6 +11,7 @@ from drumline.cli.colour import paint
 from drumline.contract.errors import UsageError
 from drumline.contract.words import format_count
 from drumline.control.terminal import clean
+from drumline.control.upkeep import machine_doctor
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -59,8 +60,6 @@ def _check(arguments: Namespace) -> None:
 
 
 def _doctor(arguments: Namespace) -> int:
-    from drumline.control.upkeep import machine_doctor
-
     if arguments.compute is not None:
         checks = machine_doctor.examine_compute(arguments.compute, arguments.nodes, output.tell)
         _show(checks, arguments)

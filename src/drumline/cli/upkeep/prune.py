@@ -14,6 +14,7 @@ from drumline.contract.errors import UsageError
 from drumline.contract.words import format_age, format_count, format_size
 from drumline.control.terminal import clean
 from drumline.control.times import parse_age, utc
+from drumline.control.upkeep import pruning
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -70,8 +71,6 @@ def main(argv: list[str]) -> int:
 
 
 def _prune(arguments: Namespace) -> int:
-    from drumline.control.upkeep import pruning
-
     wanted = _read_filter(arguments)
     choice = pruning.choose(wanted)
     found = pruning.measure(wanted, choice)
@@ -92,8 +91,6 @@ def _prune(arguments: Namespace) -> int:
 
 
 def _read_filter(arguments: Namespace) -> PruneFilter:
-    from drumline.control.upkeep import pruning
-
     if arguments.older_than is None:
         raise UsageError("--older-than is missing", "drumline prune --older-than 30d --dry-run")
     if arguments.keep_outputs and arguments.only_outputs:

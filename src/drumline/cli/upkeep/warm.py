@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_output, run_verb
 from drumline.contract.words import name_plural
+from drumline.control.machine import warm
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -22,8 +23,6 @@ def main(argv: list[str]) -> int:
 
 
 def _list(arguments: Namespace) -> int:
-    from drumline.control.machine import warm
-
     output.show(warm.warm_interpreters(), arguments.output, arguments.query, _COLUMNS)
     return 0
 
@@ -33,8 +32,6 @@ def _stop_arguments(parser: Parser) -> None:
 
 
 def _stop(arguments: Namespace) -> int:
-    from drumline.control.machine import warm
-
     stopped = warm.stop(arguments.pid)
     numbers = ", ".join(map(str, stopped))
     noun = name_plural("warm interpreter", len(stopped))

@@ -6,6 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
+from drumline.cli.colour import paint
+from drumline.cli.screen import PAGE_WIDTH, measure, pad, print_text, terminal_width, to_line
 from drumline.contract.status import COMPLETED
 from drumline.contract.words import format_number
 from drumline.control.comparing import SECTIONS, compare_jobs
@@ -32,7 +34,6 @@ def show_differences(given: Namespace) -> int:
     if not output.is_for_people(given.output, given.query):
         output.show(told, given.output, given.query)
         return 0
-    from drumline.cli.screen import PAGE_WIDTH, print_text, terminal_width
 
     print_text("".join(f"{line}\n" for line in _format(told, terminal_width(PAGE_WIDTH))))
     return 0
@@ -73,8 +74,6 @@ def _format_jobs(jobs: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _format_code(code: CodeDifferences) -> Iterator[str]:
-    from drumline.cli.colour import paint
-
     yield from (clean(f"  {note}") for note in code.notes)
     for file in code.files:
         # A name may hold a line break, and its file no line that differs.
@@ -109,8 +108,6 @@ def _align(
     heads: tuple[str, ...], key: str, rows: Iterable[Mapping[str, Any]], columns: Sequence[str]
 ) -> Iterator[str]:
     """Format a head and rows: names on the left, numbers to the right."""
-    from drumline.cli.screen import measure, pad, to_line
-
     listed = [
         heads,
         *((f"  {to_line(row[key])}", *(format_number(row[at], 5) for at in columns)) for row in rows),

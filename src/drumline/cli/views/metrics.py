@@ -13,7 +13,7 @@ from drumline.cli import output
 from drumline.cli.arguments import find_job, get_name
 from drumline.contract.errors import UsageError
 from drumline.control.facts.metrics import MetricsReader, draw_course, read_metrics, to_json_number
-from drumline.control.jobs import lookup
+from drumline.control.jobs import lookup, recovery
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -92,8 +92,6 @@ def _print_table(
 
 def _follow(folder: RunFolder, reader: MetricsReader, given: Namespace, steps: _StepRange) -> int:
     """Print the table again and again on a terminal; elsewhere print a line for each new value."""
-    from drumline.control.jobs import recovery
-
     on_terminal = sys.stdout.isatty() and given.output is None
     shown: dict[tuple[str, str], int] = {}
     notes: set[str] = set()

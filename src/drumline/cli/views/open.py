@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from drumline.cli.arguments import find_job, get_name
 from drumline.contract.errors import UsageError
+from drumline.control.access import job_files
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.recovery import recover
+from drumline.control.progress_bar import ProgressBar
 from drumline.control.terminal import clean
 
 if TYPE_CHECKING:
@@ -17,8 +19,6 @@ if TYPE_CHECKING:
 
 
 def open_folder(arguments: Namespace) -> int:
-    from drumline.control.access import job_files
-
     words = [*([arguments.name] if arguments.name else []), *arguments.given]
     if not words or len(words) > 2 or (len(words) == 2 and words[1] not in job_files.PLACES):
         what = f"{words[1]!r} is not a place" if len(words) > 1 else "a job's name is missing"
@@ -55,7 +55,6 @@ def _find_opener() -> list[str]:
 
 def download_job(arguments: Namespace) -> int:
     from drumline.control.jobs.download import download
-    from drumline.control.progress_bar import ProgressBar
 
     name = get_name(arguments, "job", "downloading")
     recover(folder_of(name))

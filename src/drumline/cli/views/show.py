@@ -10,6 +10,7 @@ from drumline.cli.arguments import get_name
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import current_workspace
 from drumline.contract.words import format_count
+from drumline.control.jobs import job_folders
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.jobs.recovery import recover
 from drumline.control.terminal import clean
@@ -265,7 +266,6 @@ def _summary(told: AttemptStart) -> list[str]:
 def update_job(arguments: Namespace) -> int:
     from drumline.cli.entity_flags import parse_edits
     from drumline.control.facts import description
-    from drumline.control.jobs import job_folders
 
     name = get_name(arguments, "job", "updating", changes=True)
     if arguments.add:

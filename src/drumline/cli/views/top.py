@@ -10,6 +10,7 @@ import sys
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from drumline.cli import output
 from drumline.cli.arguments import get_name
 from drumline.contract import status
 from drumline.contract.errors import UsageError
@@ -53,8 +54,6 @@ def show_usage(arguments: Namespace) -> int:
     name = get_name(arguments, "job")
     described = _take_snapshot(name, arguments.node)
     if arguments.query or arguments.output not in (None, "table"):
-        from drumline.cli import output
-
         output.show(described, arguments.output, arguments.query)
         return 0
     is_asked_once = arguments.once or arguments.output is not None

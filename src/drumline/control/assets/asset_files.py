@@ -12,6 +12,7 @@ from drumline.control.jobs.download import copy, explain_write_errors
 from drumline.control.jobs.job_outputs import OutputPlace
 from drumline.spec.azureml_uris import AssetReference, is_reference, parse
 from drumline.spec.paths import is_remote, resolve
+from drumline.staging.snapshot.partial_folder import copy_snapshot
 
 
 def path_of(asset: Any) -> str:
@@ -90,8 +91,6 @@ def download_component(
 
 def _lay_out(values: dict[str, Any], folder: str, inside: str) -> None:
     """Copy the code of a component, and of each node of a pipeline, beside the file that names it."""
-    from drumline.staging.snapshot.partial_folder import copy_snapshot
-
     code = values.get("code")
     if isinstance(code, str) and not is_remote(code):
         if not os.path.isdir(code):

@@ -30,6 +30,7 @@ from drumline.spec.azureml_uris import (
     is_reference,
     parse,
 )
+from drumline.spec.parts.environment import Environment
 from drumline.spec.reading.source import find
 from drumline.store.asset_versions import Records, check_name, check_version
 
@@ -262,7 +263,6 @@ class _ReferenceResolver:
         return self._plan_build(given, environment_builds.TargetMachine(interpreter, is_local, compute))
 
     def _plan_build(self, given: Any, machine: TargetMachine) -> bool:
-        from drumline.spec.parts.environment import Environment
         from drumline.staging.environments.environment_folder import interpreter_of
 
         if not isinstance(given, Environment):

@@ -20,6 +20,7 @@ from drumline.control.jobs.job_outputs import link_output, output_path
 from drumline.control.submission import run_folder
 from drumline.control.submission.driven import bind_inputs
 from drumline.spec import builder
+from drumline.spec.jobs.pipeline import to_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,8 +127,6 @@ class PipelineDriver:
 
     def _job(self, name: str) -> Any:
         """Return the job of a step whose needs have completed. Raises DrumlineError."""
-        from drumline.spec.jobs.pipeline import to_node
-
         step = self._steps[name]
         with builder.building(None):
             job = to_node(name, deepcopy(step["job"]), self._folder.path)

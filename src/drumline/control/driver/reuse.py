@@ -20,11 +20,13 @@ from drumline.contract import status
 from drumline.contract.errors import DrumlineError
 from drumline.contract.folder import RunFolder, home, open_text, private_folder, write_whole
 from drumline.contract.record import NamedTuple
+from drumline.control.assets import references
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.job_outputs import output_path
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.submission import planning
 from drumline.spec import paths
+from drumline.spec.jobs.job import to_dict
 from drumline.staging import file_copy
 
 if TYPE_CHECKING:
@@ -91,9 +93,6 @@ class _Unknown(str):
 
 
 def _content(job: Any) -> dict[str, Any]:
-    from drumline.control.assets import references
-    from drumline.spec.jobs.job import to_dict
-
     plain = to_dict(job, absolute=True)
     conda = getattr(job.environment, "conda_file", None)
     python = planning.find_interpreter()

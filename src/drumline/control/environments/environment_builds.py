@@ -21,6 +21,7 @@ from drumline.contract.plan import Build
 from drumline.contract.record import ABSENT, Absent, NamedTuple
 from drumline.control.environments.recipes import Recipe, fits, recipe_of
 from drumline.control.times import utc
+from drumline.spec.parts.environment import Environment
 from drumline.spec.paths import resolve
 from drumline.spec.reading.files import read_yaml
 from drumline.spec.reading.source import find, plain, problem_at, wrap
@@ -28,7 +29,6 @@ from drumline.spec.reading.source import find, plain, problem_at, wrap
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from drumline.spec.parts.environment import Environment
     from drumline.spec.reading.source import Node
 
 
@@ -305,7 +305,6 @@ _END_S = 5.0
 def in_file(path: str) -> Environment:
     """Load an environment from its file, or from a conda file. Raises SpecError."""
     from drumline.spec.load import load_environment
-    from drumline.spec.parts.environment import Environment
 
     root = read_yaml(path)
     if {"channels", "dependencies"} & root.entries.keys():

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.errors import Problem, SpecError
 from drumline.contract.record import NamedTuple
 from drumline.contract.words import format_size
+from drumline.spec.hints import did_you_mean
 from drumline.spec.paths import is_remote, local_part
 from drumline.spec.reading.source import Mapping, Scalar, Sequence, find, plain, problem_at
 
@@ -379,8 +380,6 @@ class _RecipeReader:
             return
         for key, key_node, _ in root:
             if key not in _KEYS:
-                from drumline.spec.hints import did_you_mean
-
                 hint = did_you_mean(str(key), _KEYS)
                 self._refuse(f"unknown key {str(key)!r}", key_node, f"{self.path}.{key}", hint)
         self._read_list(root, "dependencies", self._read_dependency)

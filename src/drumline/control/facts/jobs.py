@@ -25,6 +25,7 @@ from drumline.contract.record import ABSENT, Absent, NamedTuple
 from drumline.control.facts import description
 from drumline.control.jobs.lookup import folder_of, is_own, may_have_studio, read_spec
 from drumline.control.jobs.recovery import recover
+from drumline.control.settings import studios
 from drumline.control.times import utc
 from drumline.store.index import Index, KeptFacts, UnusableIndexError
 
@@ -158,8 +159,6 @@ class KnownJobs:
             texts = self._index.read_descriptions(known) if known else {}
         studio, workspace = None, current_workspace()
         if may_have_studio():
-            from drumline.control.settings import studios
-
             studio = studios.find_running()
         for name in wanted:
             described = self._read_description(name, texts.get(name, ""))

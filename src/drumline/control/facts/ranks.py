@@ -17,6 +17,7 @@ from drumline.contract.record import ABSENT, NamedTuple
 from drumline.contract.words import format_count
 from drumline.control import terminal
 from drumline.control.answer_cache import KeptAnswers, stamp_files
+from drumline.control.facts import usage
 from drumline.control.facts.steps import may_have_steps, read_steps
 from drumline.control.jobs.job_outcome import read_outcome
 from drumline.control.jobs.lookup import folder_of, read_plan
@@ -259,7 +260,6 @@ def _find_use(folder: RunFolder, shown: Attempt) -> dict[int, _Use]:
     """Return what each rank of the latest attempt uses, or has used."""
     if not shown.is_latest or not shown.outcome.ranks:
         return {}
-    from drumline.control.facts import usage
 
     cpu, memory = (
         ("mean_cpu_percent", "peak_memory_bytes") if shown.is_over else ("cpu_percent", "memory_bytes")

@@ -14,6 +14,7 @@ from drumline.contract.record import NamedTuple
 from drumline.control.jobs.lookup import as_arguments, folder_of
 from drumline.control.jobs.recovery import recover
 from drumline.spec.paths import is_remote
+from drumline.tracking import mlflow_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -195,8 +196,6 @@ def _join_within(root: str, inside: str, what: str) -> str:
 
 def _mlflow_artifacts(folder: RunFolder) -> str:
     """Return the artifact folder of the job's run; one that does not exist where the job tracks elsewhere."""
-    from drumline.tracking import mlflow_files
-
     run = mlflow_files.run_folder(folder.name, read_variables(folder))
     return os.path.join(run or os.path.join(folder.path, "no-run"), "artifacts")
 

@@ -13,6 +13,8 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+from drumline.contract.errors import PlanError
+
 if TYPE_CHECKING:
     from drumline.contract.folder import RunFolder
 
@@ -55,7 +57,6 @@ def _leave_terminal() -> None:
 
 def _store(folder: RunFolder, code: str, began: float) -> None:
     """Store what was there before the job began: the job may write to its folder meanwhile."""
-    from drumline.contract.errors import PlanError
     from drumline.staging.snapshot.code_files import CodeLimits
     from drumline.staging.snapshot.take import take_snapshot
 

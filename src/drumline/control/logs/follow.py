@@ -10,7 +10,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from drumline.contract import process_identity
+from drumline.contract import ownership, process_identity
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs.ending import wait_until_readable
 from drumline.control.jobs.recovery import recover
@@ -255,8 +255,6 @@ class LogWatcher:
     # ---------------------------------------------------------------- by word of the kernel
 
     def _settle(self) -> None:
-        from drumline.contract import ownership
-
         self._settle_at = None
         self._is_network = any(map(ownership.is_network, self._folders))
         if self._may_watch and not self._is_network:

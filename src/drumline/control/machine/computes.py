@@ -19,6 +19,7 @@ from drumline.contract.errors import (
 )
 from drumline.contract.folder import base_home, private_folder, write_whole
 from drumline.control.readable import readable
+from drumline.engines import engine_table
 from drumline.spec.entity import to_dict
 
 if TYPE_CHECKING:
@@ -133,12 +134,11 @@ def _ours(aml: AmlCompute, *, check: bool) -> tuple[Compute, list[str]]:
     """
     Return the compute that stands for Azure's: the one attached under its name, with its settings, else a new one.
     """
-    from drumline.engines.engine_table import engine
     from drumline.spec.registered.compute import LocalCompute, SlurmCompute, check_compute, to_slurm
 
     slurm, warnings = to_slurm(aml)
     before = get(aml.name) if aml.name in names() else None
-    if before is None and check and not engine("slurm").is_here():
+    if before is None and check and not engine_table.engine("slurm").is_here():
         check_compute(slurm)  # What no cluster could be is no name of this machine either.
         here = LocalCompute(name=aml.name, description=aml.description, tags=aml.tags, size=aml.size)
         why = f"compute {aml.name!r} is this machine, which has no Slurm; on one that has, "
@@ -156,9 +156,7 @@ def _ours(aml: AmlCompute, *, check: bool) -> tuple[Compute, list[str]]:
 
 
 def _check_engine(compute: Compute) -> None:
-    from drumline.engines.engine_table import engine
-
-    said = engine(compute.type).check(to_dict(compute))
+    said = engine_table.engine(compute.type).check(to_dict(compute))
     if said:
         hint = "--no-check attaches it all the same"
         if compute.type != LOCAL:
@@ -238,11 +236,9 @@ def describe(name: str) -> dict[str, Any]:
 
     ``reason``: why the engine says nothing; empty when it does. Raises NotFoundError.
     """
-    from drumline.engines.engine_table import engine
-
     compute = get(name)
     try:
-        facts = dict(engine(compute.type).describe(to_dict(compute)))
+        facts = dict(engine_table.engine(compute.type).describe(to_dict(compute)))
     except (DrumlineError, OSError) as error:
         return {**settings(compute), "reason": getattr(error, "message", "") or str(error)}
     return {**settings(compute), "reason": "", compute.type: facts}
@@ -250,10 +246,8 @@ def describe(name: str) -> dict[str, Any]:
 
 def nodes(name: str) -> list[ClusterNode]:
     """List the nodes with state, cores, GPUs, memory and jobs. Raises NotFoundError, EngineError."""
-    from drumline.engines.engine_table import engine
-
     compute = get(name)
-    return engine(compute.type).list_nodes(to_dict(compute))
+    return engine_table.engine(compute.type).list_nodes(to_dict(compute))
 
 
 def resolve(text: str | None) -> Compute | None:

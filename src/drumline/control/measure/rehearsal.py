@@ -30,7 +30,9 @@ from drumline.control.submission.submit import submit
 from drumline.node import leftovers
 from drumline.spec.kinds.lines import Count
 from drumline.spec.kinds.records import Record
-from drumline.spec.kinds.values import Kind, ListOf, OneOf, Seconds, Text, VersionText
+from drumline.spec.kinds.values import Kind, ListOf, OneOf, Report, Seconds, Text, VersionText
+from drumline.spec.reading.files import read_yaml
+from drumline.spec.reading.source import Sequence, problem_at
 from drumline.supervisor.drills import StepWatch, explain_refusal, explain_target
 
 if TYPE_CHECKING:
@@ -544,9 +546,6 @@ def choose_usual(plan: Plan, seed: int) -> Rehearsal:
 
 def read_file(path: str, plan: Plan) -> Rehearsal:
     """Read a file of drills for a job with that plan. Raises SpecError with every mistake."""
-    from drumline.spec.kinds.values import Report
-    from drumline.spec.reading.files import read_yaml
-
     root = read_yaml(path, path)
     report = Report("")
     values = DRILLS.check(root, "", report)
@@ -604,8 +603,6 @@ def _explain_mistake(request: DrillRequest, plan: Plan) -> str:
 
 
 def _locate(root: Tree, index: int | None, what: str) -> Problem:
-    from drumline.spec.reading.source import Sequence, problem_at
-
     node = root.get("drills")
     if index is not None and isinstance(node, Sequence):
         return problem_at(node.items[index], what, path=f"drills.{index}")

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from drumline.control.measure.scale_prediction import StepModel
     from drumline.control.measure.stragglers import Straggler
 
-STEP_TIMES = "step times"
-"""The source of an all-reduce that is known from the length of steps alone."""
-
 _ASSUMED_BYTES = 1_000_000
 """Of a step whose bytes are not known; the rate that follows means nothing, and is not shown."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import base_home, open_text, write_whole
+from drumline.contract.ownership import make_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -34,8 +35,6 @@ def read(path: str, is_value: Callable[[Any], bool], example: str) -> dict[str, 
 def write(path: str, values: Mapping[str, Any]) -> None:
     """Replace the file. Raises OSError."""
     import json
-
-    from drumline.contract.ownership import make_home
 
     make_home()
     write_whole(path, json.dumps(values, indent=1) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from drumline.contract.errors import PlanError, UsageError
 from drumline.contract.folder import check_workspace
+from drumline.contract.mlflow_variables import is_server
 from drumline.control.settings import base_files
 
 _FILE = "defaults.json"
@@ -35,8 +36,6 @@ def change(given: dict[str, str]) -> None:
 
 def _check_tracking(uri: str) -> None:
     """Raise UsageError unless the address can be an MLflow server."""
-    from drumline.contract.mlflow_variables import is_server
-
     if not is_server(uri) or not uri.partition("://")[2].strip("/") or any(one <= " " for one in uri):
         raise UsageError(f"{TRACKING}: {uri!r} is no address of an MLflow server", _FORM)
     try:

@@ -17,7 +17,9 @@ from drumline.control.jobs import lookup, stored_code
 from drumline.control.jobs.recovery import recover
 from drumline.control.submission.planning import AS_WRITTEN, RunOptions
 from drumline.control.submission.run_folder import WORKING_FOLDER
+from drumline.spec.load import load_job
 from drumline.staging.snapshot.partial_folder import snapshot_path
+from drumline.staging.snapshot.take import take_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,8 +100,6 @@ def _forget_run(spec: dict[str, Any], name: str) -> None:
 def _load(
     spec: dict[str, Any], folder: RunFolder, changes: list[dict[str, Any]], new_name: str | None
 ) -> Any:
-    from drumline.spec.load import load_job
-
     text = io.BytesIO(json.dumps(spec).encode())
     job = load_job(text, relative_origin=folder.path, params_override=changes)
     job._root = None  # Its lines are those of no file.
@@ -134,8 +134,6 @@ def _prepare_program(
     if digest:
         # In this home too, from which a job on any compute takes it.
         if not os.path.isdir(snapshot_path(home(), digest)):
-            from drumline.staging.snapshot.take import take_snapshot
-
             digest = take_snapshot(snapshot_path(folder.root, digest), home()).digest
         job._snapshots = {"code": digest}
         source = ran_in or str(spec.get("code") or "")

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NodeError
+from drumline.control.machine import data_cache, warm
 from drumline.control.upkeep import disk, pruning, stored_jobs, trash
 
 if TYPE_CHECKING:
@@ -99,8 +100,6 @@ def _describe_environments(choice: PruneChoice, roots: list[str]) -> list[Row]:
 
 
 def _describe_cache() -> Row:
-    from drumline.control.machine import data_cache
-
     shown, would = data_cache.show(), data_cache.prune_unused(0.0, dry_run=True)
     size, left = shown.size_bytes + shown.unfinished_bytes, shown.files - would.files
     return _row("data cache", shown.files, left, size, would.size_bytes)
@@ -116,8 +115,6 @@ def _describe_rest(roots: list[str]) -> Row:
 
 
 def _describe_warm() -> Row:
-    from drumline.control.machine import warm
-
     try:
         held = warm.warm_interpreters()
     except NodeError:

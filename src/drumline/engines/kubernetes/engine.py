@@ -9,7 +9,8 @@ from drumline.contract import installed_mpi
 from drumline.contract.errors import EngineError, NotFoundError
 from drumline.contract.plan import NodeShape, Plan
 from drumline.engines.base import JobView
-from drumline.engines.kubernetes import access, cluster_view, manifests, pods
+from drumline.engines.kubernetes import access, bundle, cluster_view, manifests, pods
+from drumline.engines.kubernetes.client import ApiRefusedError, ApiSilentError, find_place, open_api
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +37,6 @@ class KubernetesEngine:
         return installed_mpi.Mpi(installed_mpi.IMAGE_MPI, 0, 0, "mpirun")
 
     def warnings(self, plan: Plan) -> list[str]:
-        from drumline.engines.kubernetes import bundle
-
         return bundle.list_warnings(plan)
 
     def render(self, plan: Plan, folder: RunFolder) -> str:
@@ -49,10 +48,8 @@ class KubernetesEngine:
         a submission that was killed has started nothing; one that is made again completes it.
         """
         from drumline.engines.kubernetes import courier, submission
-        from drumline.engines.kubernetes.client import ApiSilentError, find_place, open_api
 
         plan = Plan.read(folder.plan)
-        from drumline.engines.kubernetes import bundle
 
         data = bundle.make_bundle(plan, folder, secrets)
         before = cluster_view.read_place(folder)
@@ -139,8 +136,6 @@ class KubernetesEngine:
     # Computes.
 
     def is_here(self) -> bool:
-        from drumline.engines.kubernetes.client import open_api
-
         try:
             open_api({}).close()
         except EngineError:
@@ -149,8 +144,6 @@ class KubernetesEngine:
 
     def check(self, compute: Mapping[str, Any]) -> list[str]:
         """List what stands in the way of jobs on this compute, seen from this machine; empty: nothing."""
-        from drumline.engines.kubernetes.client import open_api
-
         try:
             with open_api(compute) as api:
                 api.list("Pod", {manifests.JOB_LABEL: "none"})
@@ -160,8 +153,6 @@ class KubernetesEngine:
 
     def describe(self, compute: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the server says of itself. Raises EngineError."""
-        from drumline.engines.kubernetes.client import open_api
-
         with open_api(compute) as api:
             return {"version": api.version(), "server": api.server, "namespace": api.namespace}
 
@@ -170,8 +161,6 @@ class KubernetesEngine:
         List the nodes of the cluster, and what is free where the user may see all pods. Raises EngineError, as where
         the user may not see nodes.
         """
-        from drumline.engines.kubernetes.client import ApiRefusedError, open_api
-
         gpu = manifests.gpu_resource(compute)
         with open_api(compute) as api:
             found = api.list("Node")

@@ -174,9 +174,6 @@ def _plain(value: Any) -> Any:
 KUEUE = "kueue.x-k8s.io"
 QUEUE_LABEL = f"{KUEUE}/queue-name"
 
-WAYS = ("kueue", *access.GANGS, "own")
-"""Own: the pods wait for each other until a deadline, and give everything back then. It is always there too."""
-
 _GROUPS = {"kueue": KUEUE, **{name: right.group for name, right in access.GANGS.items()}}
 
 

@@ -86,10 +86,10 @@ class FirstOutputWatcher:
         else:
             self._looked = time.monotonic()
         for rank, awaited in list(self._logs.items()):
-            if awaited.file in changed or (not changed and _read_size(awaited.file) > awaited.size):
+            if awaited.file in changed or (not changed and read_size(awaited.file) > awaited.size):
                 self._tell_output(rank)
         for rank, awaited in list(self._notes.items()):
-            if awaited.file in changed or (not changed and _read_size(awaited.file) > awaited.size):
+            if awaited.file in changed or (not changed and read_size(awaited.file) > awaited.size):
                 self._tell_notes(rank)
         self._close_when_done()
 
@@ -99,10 +99,10 @@ class FirstOutputWatcher:
         told.
         """
         log = self._logs.get(rank)
-        if log and _read_size(log.file) > log.size:
+        if log and read_size(log.file) > log.size:
             self._tell_output(rank, at)
         notes = self._notes.get(rank)
-        if notes and _read_size(notes.file) > notes.size:
+        if notes and read_size(notes.file) > notes.size:
             self._tell_notes(rank)
         self.forget(rank)
         self._close_when_done()
@@ -123,7 +123,7 @@ class FirstOutputWatcher:
     def _tell_notes(self, rank: int) -> None:
         """Tell of the first group and optimizer, and of each exception: that of a child may be an expected one."""
         awaited = self._notes[rank]
-        size = _read_size(awaited.file)
+        size = read_size(awaited.file)
         now, lines = time.monotonic(), failures.read_lines(awaited.file)
         if failures.has_training(lines, awaited.since, now):
             self._tell_once(m.TrainingSeen(rank))
@@ -201,10 +201,11 @@ def _create_file(file: str) -> int:
             return os.fstat(descriptor).st_size
         finally:
             os.close(descriptor)
-    return _read_size(file)
+    return read_size(file)
 
 
-def _read_size(file: str) -> int:
+def read_size(file: str) -> int:
+    """Return the size of a file, 0 where it cannot be read."""
     try:
         return os.stat(file).st_size
     except OSError:

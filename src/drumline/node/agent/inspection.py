@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from drumline.contract import messages as m
+from drumline.node.agent.first_output import read_size
 from drumline.node.containers import rank_containers
 from drumline.node.diagnostics import stacks
 from drumline.node.diagnostics.activity import ActivityReader, read_connections
@@ -61,7 +61,7 @@ class Inspector:
         return [
             m.RankProgress(
                 rank,
-                _read_size(environment.log_of(rank)),
+                read_size(environment.log_of(rank)),
                 *used[rank],
                 *after[rank].since(used[rank]),
                 processes.get(rank, []),
@@ -82,10 +82,3 @@ class Inspector:
         environment = self._environment
         notes = {rank: environment.notes_of(rank) for rank in pids}
         return stacks.read_stacks(pids, environment.launch.cwd, environment.search_path, notes)
-
-
-def _read_size(file: str) -> int:
-    try:
-        return os.stat(file).st_size
-    except OSError:
-        return 0

@@ -12,6 +12,7 @@ from drumline.contract.errors import Problem, SpecError
 from drumline.spec import builder
 from drumline.spec.entity import whole
 from drumline.spec.hints import refuse_unknown
+from drumline.spec.jobs.command import Command
 from drumline.spec.jobs.component import Component, declare_job, make_tables
 from drumline.spec.jobs.job import DRUMLINE, VARIABLES, Calling
 from drumline.spec.kinds.fields import Any, Declared, MadeOf, OrEmpty, field
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
-    from drumline.spec.jobs.command import Command
     from drumline.spec.reading.source import Node
 
 
@@ -260,8 +260,6 @@ def to_command(job: Parallel) -> Command:
 
     Raises SpecError with every problem.
     """
-    from drumline.spec.jobs.command import Command
-
     task: Any = job.task
     settings = _ManagerSettings(job).all()
     with builder.building(None):

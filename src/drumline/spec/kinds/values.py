@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import text_path, whole
+from drumline.spec.hints import did_you_mean
 from drumline.spec.kinds.schemas import match_any_case
 from drumline.spec.reading.source import Mapping, Scalar, Sequence, plain, problem_at, wrap
 
@@ -263,8 +264,6 @@ class OneOf(Kind):
         word = known if len(self.values) == 1 else f"one of {known}"
         hint = ""
         if isinstance(value, str):
-            from drumline.spec.hints import did_you_mean
-
             hint = did_you_mean(self.fold(value), self.values)
         report.add(f"{path} must be {word}, got {quote_node(node)}", node, path, hint)
         return None

@@ -11,6 +11,7 @@ from drumline.spec.kinds.fields import Any, Located, OrEmpty, field
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Anything, ListOf, MapOf, OneOf, PathText, Report, Text, VersionText
 from drumline.spec.paths import is_remote, resolve
+from drumline.spec.reading.files import wrap_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,8 +130,6 @@ def from_tree(kind: str, root: Mapping, report: Report) -> Asset:
 
 def check_asset(asset: Asset) -> Asset:
     """Return an asset that was built or changed in Python, as its file would read. Raises SpecError."""
-    from drumline.spec.reading.files import wrap_file
-
     kind = next(kind for kind, known in _CLASSES.items() if isinstance(asset, known))
     # What is shown may be made again; what was stored may hold more than a file says.
     values = {key: value for key, value in to_dict(asset).items() if kind == "model" or key != "properties"}

@@ -12,6 +12,7 @@ from drumline.spec.kinds.fields import Any, Declared, OrEmpty, field
 from drumline.spec.kinds.lines import Amount, Count, Line, Quantity, SbatchOption, ScriptText, TimeLimit
 from drumline.spec.kinds.records import Record, explain_type, find_type, list_fields
 from drumline.spec.kinds.values import Anything, Flag, Integer, ListOf, MapOf, OneOf, Report, Text
+from drumline.spec.reading.files import wrap_file
 from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
@@ -442,8 +443,6 @@ _OTHER_TYPES = ("virtualmachine", "computeinstance", "synapsespark")
 
 def from_dict(values: dict[str, Any], *, params_override: list[dict[str, Any]] | None = None) -> Compute:
     """Return the compute of such a mapping, checked. Raises SpecError with every problem."""
-    from drumline.spec.reading.files import wrap_file
-
     return from_tree(wrap_file(values, params_override), Report(""))
 
 

@@ -9,6 +9,7 @@ from drumline.spec.hints import describe_ignored
 from drumline.spec.kinds.fields import Any, Declared, OrEmpty, field
 from drumline.spec.kinds.records import Record, find_type, list_fields, list_required
 from drumline.spec.kinds.values import Anything, Kind, MapOf, PathText, Report, Text
+from drumline.spec.reading.files import wrap_file
 from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
@@ -298,8 +299,6 @@ def mask_secrets(values: dict[str, Any]) -> dict[str, Any]:
 
 def from_dict(values: dict[str, Any], *, params_override: list[dict[str, Any]] | None = None) -> Datastore:
     """Return the datastore of such a mapping, checked. Raises SpecError with every problem."""
-    from drumline.spec.reading.files import wrap_file
-
     return from_tree(wrap_file(values, params_override), Report(""))
 
 

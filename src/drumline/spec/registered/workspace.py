@@ -7,6 +7,7 @@ from drumline.spec.hints import describe_ignored
 from drumline.spec.kinds.fields import Any, Declared, OrEmpty, field
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.values import Anything, MapOf, Report, Text
+from drumline.spec.reading.files import read_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,8 +77,6 @@ def load_workspace(
     **kwargs: Any,
 ) -> Workspace:
     """Load a workspace from a file. Raises SpecError with every problem of it."""
-    from drumline.spec.reading.files import read_tree
-
     _, root, base_path = read_tree(source, relative_origin, params_override)
     return from_tree(root, Report(base_path))
 

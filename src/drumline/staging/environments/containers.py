@@ -19,7 +19,10 @@ from drumline.contract.errors import PlanError, UsageError
 from drumline.contract.folder import write_whole
 from drumline.contract.plan import Build
 from drumline.contract.record import NamedTuple
+from drumline.staging.environments import image_recipes
+from drumline.staging.environments import tool as tools
 from drumline.staging.environments.environment_folder import LOCK_FILE, prefix_of
+from drumline.staging.environments.tool import BuildError, summarize_output
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,7 +146,6 @@ def plan_image_build(
     image, context, conda = wanted.get("image") or "", wanted.get("context") or "", wanted.get("conda")
     if not kind or (kind == "apptainer" and (context or conda)):
         return None
-    from drumline.staging.environments import image_recipes
 
     recipe: dict[str, Any] = {"image": image}
     if context:
@@ -179,8 +181,6 @@ def make(build: Build, tool: Tool) -> None:
 
     Raises BuildError.
     """
-    from drumline.staging.environments.tool import BuildError
-
     program = program_of(build.kind)
     if not program:
         raise BuildError(f"{build.kind} is not on the PATH of the node that prepares the job")
@@ -213,8 +213,6 @@ def full_name(image: str) -> str:
 
 
 def _build_own_image(build: Build, program: str, tool: Tool) -> None:
-    from drumline.staging.environments import image_recipes
-
     image = build.recipe["image"]
     if build.recipe.get("context"):
         image_recipes.check_unchanged(build.recipe)
@@ -237,9 +235,6 @@ def _build_own_image(build: Build, program: str, tool: Tool) -> None:
 
 
 def _build(build: Build, program: str, tool: Tool, *words: str) -> None:
-    from drumline.staging.environments import tool as tools
-    from drumline.staging.environments.tool import summarize_output
-
     argv = [program, "build", "--network", "host", "--label", "drumline=environment", *words]
     try:
         try:

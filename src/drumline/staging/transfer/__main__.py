@@ -17,6 +17,7 @@ from drumline.contract.folder import RunFolder
 from drumline.contract.plan import Plan
 from drumline.linux import kernel
 from drumline.staging import transfer_messages
+from drumline.staging.cache.cache_folder import Cache, cache_path
 from drumline.staging.datastore_access import open_remote
 
 
@@ -34,7 +35,6 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         plan = Plan.read(folder.plan)
         if given.what == "fetch":
-            from drumline.staging.cache.cache_folder import Cache, cache_path
             from drumline.staging.transfer import inputs
 
             cache = Cache(cache_path(str(plan.compute.get("folder") or "")))

@@ -11,7 +11,7 @@ from drumline.contract.errors import DrumlineError, UsageError
 from drumline.control.facts import jobs
 from drumline.control.facts.job_table import find_page
 from drumline.control.jobs import job_folders
-from drumline.control.jobs.ending import cancel
+from drumline.control.jobs.ending import cancel, preempt
 from drumline.control.times import parse_moment
 from drumline.studio.answers import to_json
 from drumline.studio.queries import body, check_is_ours, query
@@ -107,8 +107,6 @@ def cancel_job(request: Request) -> dict[str, Any]:
 
 
 def preempt_job(request: Request) -> dict[str, Any]:
-    from drumline.control.jobs.ending import preempt
-
     name = request.path_params["name"]
     attempt = preempt(name, body(request).number("node"))
     _look_again(request, [name])

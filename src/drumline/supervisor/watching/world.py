@@ -22,7 +22,6 @@ SWITCH = "DRUMLINE_WORLD_GUARD"
 """The variable with the seconds of training after which it looks; 0: never."""
 
 _USUAL_AFTER_S = 60.0
-_ANSWER_LIMIT_S = 10.0
 
 _COUNT = "WORLD_SIZE"
 

@@ -303,7 +303,7 @@ def test_a_submission_that_is_completed_begins_without_the_end_of_what_was_cut_o
 
     monkeypatch.setattr("drumline.engines.kubernetes.submission.send_patiently", send)
     monkeypatch.setattr("drumline.engines.kubernetes.bundle.make_bundle", lambda *_: [{}])
-    monkeypatch.setattr("drumline.engines.kubernetes.client.find_place", lambda _: {})
+    monkeypatch.setattr("drumline.engines.kubernetes.engine.find_place", lambda _: {})
     monkeypatch.setattr(courier, "ensure", lambda _: None)
     cluster_view.write(folder, "gone", "its submission was cut off", "Failed", 1)
     folder.write(f"{folder.path}/courier.json", json.dumps({"supervisor": "s", "pods": {"n": 3}}))

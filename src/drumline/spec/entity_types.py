@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from drumline.spec.kinds.records import Record
-    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.kinds.schemas import JsonSchema, Schemas
 
 _JOBS = {
     "command": ("drumline.spec.jobs.command:Command", "drumline.spec.jobs.command:COMMAND_JOB"),
@@ -75,7 +75,7 @@ def component_table(kind: str, *, named: bool) -> Record:
     return _import(f"{module}:NAMED_{name}" if named else f"{module}:{name}")  # type: ignore[no-any-return]
 
 
-def make_schema(kind: str) -> dict[str, Any]:
+def make_schema(kind: str) -> JsonSchema:
     """Return the JSON Schema of a kind of file. Raises UsageError for an unknown kind."""
     from drumline.spec.kinds.schemas import Schemas
 
@@ -88,7 +88,7 @@ def make_schema(kind: str) -> dict[str, Any]:
     return {"$schema": DRAFT, "title": f"Drumline: {kind}", **root, "definitions": schemas.definitions}
 
 
-def _make_root(kind: str, schemas: Schemas) -> dict[str, Any]:
+def _make_root(kind: str, schemas: Schemas) -> JsonSchema:
     from drumline.spec.kinds.records import ByType
 
     if kind == "job":

@@ -12,6 +12,9 @@ from drumline.contract.record import NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+Manifest = dict[str, Any]
+"""An object of the API or a part of one, as the API server reads and writes it."""
+
 LABEL = "drumline"
 """The name of the Role, and of its binding."""
 
@@ -64,7 +67,7 @@ OPTIONAL = {
 ALL = {**RIGHTS, **OPTIONAL, **{f"PodGroup.{right.group}": right for right in GANGS.values()}}
 
 
-def make_manifests(namespace: str, user: Mapping[str, str], gang: str = "") -> list[dict[str, Any]]:
+def make_manifests(namespace: str, user: Mapping[str, str], gang: str = "") -> list[Manifest]:
     """
     Return the Role with the least rights, and its binding to a subject. ``gang``: of the compute; where it says none,
     a job takes what the cluster has.
@@ -88,7 +91,7 @@ def make_manifests(namespace: str, user: Mapping[str, str], gang: str = "") -> l
     return [role, binding]
 
 
-def make_rules(rights: Iterable[Right]) -> list[dict[str, Any]]:
+def make_rules(rights: Iterable[Right]) -> list[Manifest]:
     """Return the rules of a Role."""
     return [
         {"apiGroups": [one.group], "resources": [one.resource], "verbs": list(one.verbs)} for one in rights

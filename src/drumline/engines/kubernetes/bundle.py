@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
     from drumline.contract.folder import RunFolder
+    from drumline.engines.kubernetes.access import Manifest
 
 
 # The plan as the pods read it: what lies in the run folder here lies in the run folder there.
@@ -185,8 +186,8 @@ def name_part(number: int) -> str:
 
 
 def make_secrets(
-    bundle: Sequence[Mapping[str, str]], make_metadata: Callable[..., dict[str, Any]]
-) -> list[dict[str, Any]]:
+    bundle: Sequence[Mapping[str, str]], make_metadata: Callable[..., Manifest]
+) -> list[Manifest]:
     """Return a Secret for each element of the bundle."""
     return [
         {
@@ -200,9 +201,7 @@ def make_secrets(
     ]
 
 
-def list_sources(
-    bundle: Sequence[Mapping[str, str]], name: str, *, with_secrets: bool
-) -> list[dict[str, Any]]:
+def list_sources(bundle: Sequence[Mapping[str, str]], name: str, *, with_secrets: bool) -> list[Manifest]:
     """Return what a pod sees of the Secrets: the job's own secrets are the supervisor's alone."""
     return [
         {

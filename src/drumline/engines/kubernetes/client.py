@@ -374,13 +374,13 @@ class Api:
         """Close the connections."""
         self._client._client.close()
 
-    def create(self, thing: Mapping[str, Any]) -> dict[str, Any]:
+    def create(self, thing: Mapping[str, Any]) -> access.Manifest:
         """Create an object; return it as the server has it."""
         group = str(thing["apiVersion"]).rpartition("/")[0]
         kind = self._kind(f"PodGroup.{group}" if thing["kind"] == "PodGroup" else str(thing["kind"]))
         return self._ask(lambda: dict(self._client.create(kind(dict(thing)))))
 
-    def get(self, kind: str, name: str) -> dict[str, Any] | None:
+    def get(self, kind: str, name: str) -> access.Manifest | None:
         """Return an object; None where there is none."""
         wanted = self._kind(kind)
         try:
@@ -390,7 +390,7 @@ class Api:
 
     def list(
         self, kind: str, labels: Mapping[str, str] | None = None, fields: Mapping[str, str] | None = None
-    ) -> list[dict[str, Any]]:
+    ) -> list[access.Manifest]:
         """List objects of the namespace, or those of none; with such labels and fields."""
         wanted = self._kind(kind)
         asked = {"labels": dict(labels or {}), "fields": dict(fields or {})}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from drumline.contract.folder import RunFolder
+    from drumline.engines.kubernetes.access import Manifest
     from drumline.engines.kubernetes.client import Api
     from drumline.engines.kubernetes.receiver import PodLogs
 
@@ -30,10 +31,10 @@ class Warnings:
     """The cluster's warnings of the objects of a job that make it wait, asked for now and then."""
 
     def __init__(self) -> None:
-        self._known: list[dict[str, Any]] = []
+        self._known: list[Manifest] = []
         self._asked = time.monotonic()
 
-    def ask(self, api: Api, suspects: Sequence[str]) -> list[dict[str, Any]]:
+    def ask(self, api: Api, suspects: Sequence[str]) -> list[Manifest]:
         """Return the warnings; none while things may just take their time. Raises nothing: a job needs none of them."""
         if not suspects:
             self._known, self._asked = [], time.monotonic()
@@ -112,7 +113,7 @@ def write_nodes(folder: RunFolder, job: Mapping[str, Any]) -> None:
     write_whole(os.path.join(folder.path, _NODES_FILE), json.dumps(job))
 
 
-def read_nodes(folder: RunFolder) -> dict[str, Any] | None:
+def read_nodes(folder: RunFolder) -> Manifest | None:
     """Return the Job of the nodes as it was sent; None: it was not kept."""
     return folder.read_json(os.path.join(folder.path, _NODES_FILE))
 

@@ -29,6 +29,7 @@ from drumline.engines.kubernetes.submission import Replacements
 from drumline.linux import kernel
 
 if TYPE_CHECKING:
+    from drumline.engines.kubernetes.access import Manifest
     from drumline.engines.kubernetes.client import Api
 
 _PAUSE_S = 1.0
@@ -264,7 +265,7 @@ class Courier:
         cluster_view.write(self._folder, "gone", reason, end, exit_code)
         return True
 
-    def _find_supervisor(self, found: list[dict[str, Any]]) -> dict[str, Any] | None:
+    def _find_supervisor(self, found: list[Manifest]) -> Manifest | None:
         """
         Return the pod of the supervisor: the first that has run. An old server replaces one that is deleted; the other
         one knows nothing of the job's state.
@@ -279,7 +280,7 @@ class Courier:
             write_whole(_known_path(self._folder), json.dumps(self._known))
         return supervisor
 
-    def _are_alone_too_long(self, found: list[dict[str, Any]], supervisor: dict[str, Any] | None) -> bool:
+    def _are_alone_too_long(self, found: list[Manifest], supervisor: Manifest | None) -> bool:
         """Return whether pods hold nodes for a supervisor that has not come; one that is there gives them back."""
         has_come = supervisor is not None and pods.has_started(supervisor)
         if has_come or not any(pods.has_started(pod) for pod in found):
@@ -288,7 +289,7 @@ class Courier:
         self._alone_since = self._alone_since or time.monotonic()
         return time.monotonic() - self._alone_since > manifests.patience_s(self._plan.compute)
 
-    def _finish(self, api: Api, heard: list[dict[str, Any]], supervisor: dict[str, Any] | None) -> bool:
+    def _finish(self, api: Api, heard: list[Manifest], supervisor: Manifest | None) -> bool:
         """Wait for the last words of all pods, then remove all objects; return whether that is done."""
         now = time.monotonic()
         self._ended_at = self._ended_at or now
@@ -305,7 +306,7 @@ class Courier:
         what = "did not start" if supervisor and not pods.has_begun(supervisor) else "was lost"
         return self._remove(api, f"the pod of its supervisor {what}: {how}", status.FAILED, 1)
 
-    def _carry_requests(self, api: Api, supervisor: dict[str, Any] | None) -> None:
+    def _carry_requests(self, api: Api, supervisor: Manifest | None) -> None:
         if supervisor is None or not pods.has_started(supervisor):
             return
         wanted = {}

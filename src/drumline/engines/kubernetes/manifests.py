@@ -101,7 +101,7 @@ def gpu_resource(compute: Mapping[str, Any]) -> str:
     return GPU_RESOURCES.get(named, named)
 
 
-def resources_of(plan: Plan) -> dict[str, Any]:
+def resources_of(plan: Plan) -> access.Manifest:
     """Return requests and limits of a node's pod. Cores have no limit: a rank may use what nobody else does."""
     compute = plan.compute
     wanted = math.ceil(plan.cores_wanted / max(1, len(plan.nodes)))
@@ -116,15 +116,15 @@ def resources_of(plan: Plan) -> dict[str, Any]:
     return {"requests": requests, **({"limits": fixed} if fixed else {})}
 
 
-def capabilities_of(compute: Mapping[str, Any]) -> dict[str, Any]:
+def capabilities_of(compute: Mapping[str, Any]) -> access.Manifest:
     """Return the capabilities of a node's pod: none, but where it has RDMA the one to lock memory."""
     locks = any(str(name).startswith(_RDMA) for name in compute.get("resources") or {})
     return {"drop": ["ALL"], **({"add": ["IPC_LOCK"]} if locks else {})}
 
 
-def place_node(compute: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
+def place_node(compute: Mapping[str, Any], labels: Mapping[str, str]) -> access.Manifest:
     """Return the fields of a node's pod that say where it may run. ``labels``: those of all nodes of the job."""
-    fields: dict[str, Any] = {}
+    fields: access.Manifest = {}
     if compute.get("node_selector"):
         fields["nodeSelector"] = _plain(compute["node_selector"])
     fields["tolerations"] = _list_tolerations(_plain(compute.get("tolerations") or []))
@@ -137,7 +137,7 @@ def place_node(compute: Mapping[str, Any], labels: Mapping[str, str]) -> dict[st
     return fields | _spread(str(compute.get("spread") or "prefer"), labels)
 
 
-def _spread(wish: str, labels: Mapping[str, str]) -> dict[str, Any]:
+def _spread(wish: str, labels: Mapping[str, str]) -> access.Manifest:
     """Return the fields by which each node of a job gets a machine of its own. ``wish``: prefer, require or none."""
     selector = {"matchLabels": dict(labels)}
     if wish == "require":
@@ -154,7 +154,7 @@ def _spread(wish: str, labels: Mapping[str, str]) -> dict[str, Any]:
     return {"topologySpreadConstraints": [soft]}
 
 
-def _list_tolerations(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _list_tolerations(given: list[access.Manifest]) -> list[access.Manifest]:
     """Return the tolerations of a compute, and those of a silent node's taints that it says nothing of."""
     said = {one.get("key") for one in given}
     fields = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _SILENCE_S}
@@ -224,12 +224,12 @@ def choose(compute: Mapping[str, Any], groups: Collection[str]) -> str:
 
 def make_group(
     way: str, metadata: Mapping[str, Any], count: int, compute: Mapping[str, Any]
-) -> dict[str, Any] | None:
+) -> access.Manifest | None:
     """Return the object that says how many pods start together; None: this way has none."""
     if way not in access.GANGS:
         return None
     right = access.GANGS[way]
-    spec: dict[str, Any] = {"minMember": count}
+    spec: access.Manifest = {"minMember": count}
     if way == "volcano" and compute.get("queue"):
         spec["queue"] = str(compute["queue"])
     return {
@@ -240,7 +240,7 @@ def make_group(
     }
 
 
-def mark(way: str, job: dict[str, Any], group: str, compute: Mapping[str, Any]) -> None:
+def mark(way: str, job: access.Manifest, group: str, compute: Mapping[str, Any]) -> None:
     """Have the pods of that Job start together. ``group``: the name of their group."""
     template = job["spec"]["template"]
     if way == "kueue" and compute.get("queue"):
@@ -290,15 +290,15 @@ _KEPT_S = 7 * 86400
 class Objects(NamedTuple):
     """The objects of a job, in the order in which they are made. The first owns the others."""
 
-    supervisor: dict[str, Any]
+    supervisor: access.Manifest
     """A Job of one pod, held back until the Secrets are there."""
 
-    secrets: list[dict[str, Any]]
-    service: dict[str, Any]
-    nodes: dict[str, Any]
+    secrets: list[access.Manifest]
+    service: access.Manifest
+    nodes: access.Manifest
     """A Job of as many pods as the job has nodes."""
 
-    group: dict[str, Any] | None = None
+    group: access.Manifest | None = None
     """By which the cluster's scheduler starts all nodes or none; None: it has no such object. Made before them."""
 
 
@@ -338,7 +338,7 @@ def make_objects(
     return Objects(supervisor, secrets, made.service(), made.nodes(way), group)
 
 
-def own(thing: dict[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
+def own(thing: access.Manifest, owner: Mapping[str, Any]) -> access.Manifest:
     """Return the object with that owner, with which it goes."""
     reference = {
         "apiVersion": "batch/v1",
@@ -359,7 +359,7 @@ class _Maker:
         self._namespace = namespace
         self._secret_data = secret_data
 
-    def metadata(self, role: str = "", *, suffix: str = "") -> dict[str, Any]:
+    def metadata(self, role: str = "", *, suffix: str = "") -> access.Manifest:
         labels = {"app.kubernetes.io/name": "drumline", JOB_LABEL: self._name}
         if role:
             labels[ROLE_LABEL] = role
@@ -370,7 +370,7 @@ class _Maker:
             "annotations": {NAME_ANNOTATION: self._plan.job},
         }
 
-    def supervisor(self) -> dict[str, Any]:
+    def supervisor(self) -> access.Manifest:
         small = {"requests": {"cpu": "100m", "memory": "256Mi"}}
         container = self._container(SUPERVISOR, [SUPERVISOR, self._plan.job], small)
         container["volumeMounts"].append({"name": "notes", "mountPath": NOTES, "readOnly": True})
@@ -382,7 +382,7 @@ class _Maker:
         job["spec"]["parallelism"] = 0
         return job
 
-    def nodes(self, way: str) -> dict[str, Any]:
+    def nodes(self, way: str) -> access.Manifest:
         count = len(self._plan.nodes)
         address = f"{self._name}.{self._namespace}.svc"
         arguments = [NODE, self._plan.job, address, str(PORT)]
@@ -396,7 +396,7 @@ class _Maker:
         mark(way, job, self._name, self._compute)
         return job
 
-    def service(self) -> dict[str, Any]:
+    def service(self) -> access.Manifest:
         return {
             "apiVersion": "v1",
             "kind": "Service",
@@ -409,7 +409,7 @@ class _Maker:
             },
         }
 
-    def _job(self, role: str, suffix: str, count: int, retries: int, pod: dict[str, Any]) -> dict[str, Any]:
+    def _job(self, role: str, suffix: str, count: int, retries: int, pod: access.Manifest) -> access.Manifest:
         template = {"metadata": {"labels": self.metadata(role)["labels"]}, "spec": pod}
         return {
             "apiVersion": "batch/v1",
@@ -424,9 +424,9 @@ class _Maker:
             },
         }
 
-    def _pod(self, role: str, container: dict[str, Any]) -> dict[str, Any]:
+    def _pod(self, role: str, container: access.Manifest) -> access.Manifest:
         sources = bundle.list_sources(self._secret_data, self._name, with_secrets=role == SUPERVISOR)
-        pod: dict[str, Any] = {
+        pod: access.Manifest = {
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
@@ -456,7 +456,7 @@ class _Maker:
             pod["imagePullSecrets"] = [{"name": name} for name in self._compute["image_pull_secrets"]]
         return pod
 
-    def _container(self, role: str, arguments: list[str], resources: dict[str, Any]) -> dict[str, Any]:
+    def _container(self, role: str, arguments: list[str], resources: access.Manifest) -> access.Manifest:
         mounts = [
             {"name": "bundle", "mountPath": bundle.BUNDLE, "readOnly": True},
             {"name": "drumline", "mountPath": os.path.dirname(bundle.HOME)},

@@ -16,6 +16,7 @@ from drumline.engines.kubernetes.manifests import find_dropped
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from drumline.engines.kubernetes.access import Manifest
     from drumline.engines.kubernetes.client import Api
 
 
@@ -88,7 +89,7 @@ def _has_begun(owner: Mapping[str, Any]) -> bool:
     return bool(owner.get("spec", {}).get("parallelism"))
 
 
-def _make_owner(api: Api, made: manifests.Objects, until: float) -> tuple[dict[str, Any], bool]:
+def _make_owner(api: Api, made: manifests.Objects, until: float) -> tuple[Manifest, bool]:
     """Return the Job as the server has it, and whether it is new: an earlier try of the same may have made it."""
     job = made.supervisor
     name = job["metadata"]["name"]
@@ -193,7 +194,7 @@ class Replacements:
             sys.stderr.write(f"no other pod can be asked for: {error.message}\n")
         return ""
 
-    def _read_jobs(self, api: Api) -> list[dict[str, Any]]:
+    def _read_jobs(self, api: Api) -> list[Manifest]:
         """Return the Jobs of the nodes. The first may have been deleted."""
         found = [api.get("Job", manifests.name_nodes(self._name))]
         while (job := api.get("Job", manifests.name_nodes(self._name, len(found) + 1))) is not None:

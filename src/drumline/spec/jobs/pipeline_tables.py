@@ -27,7 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.kinds.schemas import JsonSchema, Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node as TreeNode
 
@@ -59,7 +59,7 @@ class _Unbound(Kind):
             return None
         return self.kind.check(node, path, report)
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return schemas.make(self.kind)
 
 
@@ -80,7 +80,7 @@ class _NodeOutputKind(Kind):
             return node.value
         return _node_output().check(node, path, report)
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return {"anyOf": [{"type": "string"}, schemas.make(_node_output())]}
 
 
@@ -103,7 +103,7 @@ class ComponentReference(Kind):
     def _in_file(self) -> Kind:
         return _InFile()
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return {"anyOf": [{"type": "string"}, schemas.make(_InFile())]}
 
 
@@ -117,10 +117,10 @@ class _InFile(Kind):
         is_parallel = isinstance(node, Mapping) and type_of(node) == "parallel"
         return (PARALLEL_COMPONENT if is_parallel else COMMAND_COMPONENT).check(node, path, report)
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return schemas.share(_InFile, "component of any type", lambda: self._make_schema(schemas))
 
-    def _make_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def _make_schema(self, schemas: Schemas) -> JsonSchema:
         is_pipeline = {"anyOf": [_has_type("pipeline"), {**lacks("type"), "required": ["jobs"]}]}
         is_parallel = {"anyOf": [_has_type("parallel"), {**lacks("type"), "required": ["task"]}]}
         parallel = {
@@ -146,7 +146,7 @@ class _PipelineReference(ComponentReference):
     def _in_file(self) -> Kind:
         return COMPONENT
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return {"anyOf": [{"type": "string"}, schemas.make(COMPONENT)]}
 
 
@@ -158,7 +158,7 @@ class _TrialReference(ComponentReference):
             return TRIAL.check(node, path, report)
         return super().take(node, path, report)
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         named = {"anyOf": [{"required": [key]} for key in ("name", "inputs", "outputs")]}
         made = {"type": "object", "if": named, "then": schemas.make(_InFile()), "else": schemas.make(TRIAL)}
         return {"anyOf": [{"type": "string"}, made]}
@@ -250,10 +250,10 @@ class NodeKind(Kind):
             return _PARALLEL_NODE
         return _SWEEP_NODE if kind == "sweep" else _PIPELINE_NODE
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return schemas.share(NodeKind, "node of a pipeline", lambda: self._make_schema(schemas))
 
-    def _make_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def _make_schema(self, schemas: Schemas) -> JsonSchema:
         command = {
             "if": {"required": ["component"]},
             "then": schemas.make(_COMPONENT_NODE),
@@ -288,7 +288,7 @@ class Jobs(MapOf):
                 report.add(what, key_node, join(path, key), hint)
         return super().take(node, path, report)
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return {**super().json_schema(schemas), "propertyNames": {"pattern": r"^[a-z_][a-z\d_]*$"}}
 
 

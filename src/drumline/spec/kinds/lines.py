@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.kinds.schemas import JsonSchema, Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
 
@@ -49,7 +49,7 @@ class Line(Text):
             return None
         return value
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return {"type": "string", "pattern": f"^(?:{self.pattern})$"}
 
 
@@ -75,7 +75,7 @@ class Count(Integer):
         number = super().convert(node)
         return number if number is not None and self.least <= number <= self.most else None
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return {**super().json_schema(schemas), "minimum": self.least, "maximum": self.most}
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from drumline.spec.entity import Attributes
-    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.kinds.schemas import JsonSchema, Schemas
     from drumline.spec.reading.source import Node
 
 
@@ -90,10 +90,10 @@ class Record(Kind):
         hint = key_hint(name, path, tuple(self.fields))
         report.add(f"unknown key {name!r} in {path or self.noun}", key, join(path, name), hint)
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return schemas.share(self, self.noun, lambda: self._make_schema(schemas))
 
-    def _make_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def _make_schema(self, schemas: Schemas) -> JsonSchema:
         properties = {
             key: schemas.describe(self.noun, key, schemas.make(kind), self.texts[key])
             for key, kind in self.fields.items()
@@ -199,11 +199,11 @@ class ByType(Kind):
             return None
         return record.check(node, path, report)
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         noun = f"{next(iter(self.records.values())).noun} of a type"
         return schemas.share(self, noun, lambda: self._make_schema(schemas))
 
-    def _make_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def _make_schema(self, schemas: Schemas) -> JsonSchema:
         names: dict[int, list[str]] = {}
         for name, record in self.records.items():
             names.setdefault(id(record), []).append(name)

@@ -7,6 +7,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
+    JsonSchema = dict[str, Any]
+    """A JSON Schema, or a part of one: a document that editors read."""
+
 READ_ONLY = "Read-only: accepted, and not used."
 
 
@@ -22,20 +25,18 @@ class Schemas:
         self._names: dict[int, str] = {}
         self._kept: list[object] = []
 
-    def make(self, kind: Any) -> dict[str, Any]:
+    def make(self, kind: Any) -> JsonSchema:
         """Return the schema of a kind, which may be null where the kind says so."""
-        made: dict[str, Any] = kind.json_schema(self)
+        made: JsonSchema = kind.json_schema(self)
         return {"anyOf": [made, {"type": "null"}]} if kind.nullable and made else made
 
-    def make_by_type(self, tables: Mapping[str, Any]) -> dict[str, Any]:
+    def make_by_type(self, tables: Mapping[str, Any]) -> JsonSchema:
         """Make the schema of a mapping of one of several types; the first is that of a mapping without ``type``."""
         rules = [when_type([name], self.make(table)) for name, table in tables.items()]
         rules.append({"if": lacks("type"), "then": self.make(next(iter(tables.values())))})
         return {"type": "object", "properties": {"type": {"enum": list(tables)}}, "allOf": rules}
 
-    def share(
-        self, owner: object, noun: str, make_definition: Callable[[], dict[str, Any]]
-    ) -> dict[str, Any]:
+    def share(self, owner: object, noun: str, make_definition: Callable[[], JsonSchema]) -> JsonSchema:
         """Return a reference to the definition of ``owner``, which is made at its first use, and may contain itself."""
         name = self._names.get(id(owner))
         if name is None:
@@ -52,7 +53,7 @@ class Schemas:
         taken = sum(1 for one in self.definitions if one.rstrip("0123456789") == name)
         return f"{name}{taken + 1}" if taken else name
 
-    def describe(self, noun: str, key: str, made: dict[str, Any], text: str = "") -> dict[str, Any]:
+    def describe(self, noun: str, key: str, made: JsonSchema, text: str = "") -> JsonSchema:
         """Return the schema of a key with its description; beside a reference it would not count."""
         text = text or _BY_NOUN.get(f"{noun}.{key}", _TEXTS.get(key, ""))
         if not text:
@@ -71,7 +72,7 @@ def _match_letter(letter: str) -> str:
     return f"[{letter.upper()}{letter.lower()}]" if letter.isalpha() else letter
 
 
-def when_type(words: Iterable[str], then: dict[str, Any]) -> dict[str, Any]:
+def when_type(words: Iterable[str], then: JsonSchema) -> JsonSchema:
     """Return the rule for a mapping whose ``type`` is one of these."""
     given = {
         "properties": {"type": {"type": "string", "pattern": match_any_case(words)}},
@@ -80,7 +81,7 @@ def when_type(words: Iterable[str], then: dict[str, Any]) -> dict[str, Any]:
     return {"if": given, "then": then}
 
 
-def lacks(key: str) -> dict[str, Any]:
+def lacks(key: str) -> JsonSchema:
     return {"not": {"required": [key]}}
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from drumline.contract.errors import Problem
-    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.kinds.schemas import JsonSchema, Schemas
     from drumline.spec.reading.source import Node
 
 
@@ -111,7 +111,7 @@ class Kind:
         """Return a value of Python, not None, as an entity keeps it. Nothing is checked here."""
         return value
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         """Return what an editor should know of a value that is not null."""
         if self.json_choices:
             choices = [
@@ -209,7 +209,7 @@ class Seconds(Number):
         number = super().convert(node)
         return number if number is not None and number >= 0 else None
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return {**super().json_schema(schemas), "minimum": 0}
 
 
@@ -227,7 +227,7 @@ class Flag(Kind):
         text = str(node.value).lower()
         return text in _TRUE if text in _TRUE or text in _FALSE else None
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         words = {"type": "string", "pattern": _match_any_case((*_TRUE, *_FALSE))}
         return {"anyOf": [{"type": "boolean"}, {"enum": [0, 1]}, words]}
 
@@ -268,7 +268,7 @@ class OneOf(Kind):
         report.add(f"{path} must be {word}, got {quote_node(node)}", node, path, hint)
         return None
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         if self.fold("Ab") == "Ab":
             return {"enum": list(self.values)}
         in_any_case = {"type": "string", "pattern": _match_any_case(self.values)}
@@ -293,7 +293,7 @@ class Switch(OneOf):
             return "on" if node.value else "off"
         return super().take(node, path, report)
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         words = {"type": "string", "pattern": _match_any_case((*self.values, *_TRUE, *_FALSE))}
         return {"anyOf": [{"enum": list(self.values)}, {"type": "boolean"}, {"enum": [0, 1]}, words]}
 
@@ -311,7 +311,7 @@ class ListOf(Kind):
             return None
         return [self.item.check(item, join(path, index), report) for index, item in enumerate(node.items)]
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return {"type": "array", "items": schemas.make(self.item)}
 
 
@@ -337,14 +337,14 @@ class MapOf(Kind):
             values[key] = self.item.check(value, join(path, key), report)
         return values
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return {"type": "object", "additionalProperties": schemas.make(self.item)}
 
 
 class TextOrList(Kind):
     word = "text or a list of texts"
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return {"type": ["string", "array"], "items": {"type": "string"}}
 
     def take(self, node: Node, path: str, report: Report) -> Any:

@@ -29,7 +29,7 @@ from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.kinds.schemas import JsonSchema, Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.paths import HasBasePath
     from drumline.spec.reading.source import Node
@@ -169,7 +169,7 @@ class NamedEnvironment(Record):
             return {}
         return super().take(node, path, report)
 
-    def _make_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def _make_schema(self, schemas: Schemas) -> JsonSchema:
         recipes = [{"required": [key]} for key in ("image", "build", "python")]
         return {**super()._make_schema(schemas), "anyOf": recipes}
 

@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
 
-    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.kinds.schemas import JsonSchema, Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
 
@@ -188,7 +188,7 @@ class JobInput(Literal):
         report.add(f"{quote_node(given)} is not a type of input of a job", given, join(path, "type"), hint)
         return None
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return {
             "anyOf": [
                 super().json_schema(schemas),
@@ -197,7 +197,7 @@ class JobInput(Literal):
         }
 
 
-def _make_input(schemas: Schemas) -> dict[str, Any]:
+def _make_input(schemas: Schemas) -> JsonSchema:
     """Make the schema of an input that is a mapping."""
     by_type = [
         when_type(_DATA_TYPES, schemas.make(_DATA)),

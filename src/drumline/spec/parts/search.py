@@ -22,7 +22,7 @@ from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.kinds.schemas import JsonSchema, Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
 
@@ -42,7 +42,7 @@ class _ChoiceItem(Kind):
     def convert(self, node: Node) -> Any:
         return node.value if isinstance(node.value, (str, int, float)) else None
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         nested = schemas.share(_ChoiceItem, "nested search spaces", lambda: _NESTED.json_schema(schemas))
         return {"anyOf": [{"type": ["string", "number", "boolean"]}, nested]}
 
@@ -55,7 +55,7 @@ class _NestedSpace(Kind):
             return SPACE.check(node, path, report)
         return _ChoiceItem().check(node, path, report)
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return {"anyOf": [_ChoiceItem().json_schema(schemas), schemas.make(SPACE)]}
 
 

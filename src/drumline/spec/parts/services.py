@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.kinds.schemas import JsonSchema, Schemas
     from drumline.spec.kinds.values import Report
     from drumline.spec.reading.source import Node
 
@@ -99,7 +99,7 @@ class ServiceKind(Kind):
             report.add(f"{path}.nodes must be 'all', got {nodes!r}", where, join(path, "nodes"), hint)
         return values if report.count > before else kind._from_checked(values)
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return schemas.share(self, "service", lambda: _make_service(schemas))
 
 
@@ -107,7 +107,7 @@ def list_service_fields(kind: type[JobService]) -> dict[str, Kind | Field]:
     return {**list_fields(kind), "type": _TEXT}
 
 
-def _make_service(schemas: Schemas) -> dict[str, Any]:
+def _make_service(schemas: Schemas) -> JsonSchema:
     """Make the schema of a service of any type."""
     fields = {key: one for kind in _CLASSES.values() for key, one in list_service_fields(kind).items()}
     properties = Record("service", fields, ignored=_IGNORED)._make_schema(schemas)["properties"]

@@ -14,7 +14,7 @@ from drumline.spec.reading.source import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from drumline.spec.kinds.schemas import Schemas
+    from drumline.spec.kinds.schemas import JsonSchema, Schemas
     from drumline.spec.reading.source import Node
 
 MASK = "********"
@@ -26,7 +26,7 @@ SECRETS = ("account_key", "sas_token", "client_secret", "certificate")
 class Secret(Text):
     """No message shows it."""
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         return {"type": "string", "not": {"const": MASK}}
 
     def take(self, node: Node, path: str, report: Report) -> Any:
@@ -123,7 +123,7 @@ class Credentials(Kind):
             return None
         return chosen.check(node, path, report)
 
-    def json_schema(self, schemas: Schemas) -> dict[str, Any]:
+    def json_schema(self, schemas: Schemas) -> JsonSchema:
         records = {id(record): record for record in self.records.values()}.values()
         return {"anyOf": [{"type": "object", "maxProperties": 0}, *map(schemas.make, records)]}
 

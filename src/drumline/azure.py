@@ -66,6 +66,7 @@ text_classification text_classification_multilabel text_ner
 """Functions of azure-ai-ml that Drumline lacks; its classes and constants are known by their capitals."""
 
 _SUBJECTS = (
+    (("keyvault", "getsecret"), "Drumline has no key vault; a job gets secrets as environment variables"),
     (
         ("pipelineendpoint", "publishedpipeline", "pipelinedraft"),
         "Drumline publishes no pipelines; submit one with Experiment(ws, name).submit(pipeline)",
@@ -78,7 +79,6 @@ _SUBJECTS = (
             "privateendpoint",
             "encryption",
             "customermanagedkey",
-            "keyvault",
             "synckeys",
             "getkeys",
         ),

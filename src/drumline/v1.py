@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from drumline.compat.run_configuration.configuration import Data as Data
     from drumline.compat.run_configuration.configuration import DataLocation as DataLocation
     from drumline.compat.run_configuration.configuration import DataPath as DataPath
+    from drumline.compat.run_configuration.configuration import (
+        DataPathComputeBinding as DataPathComputeBinding,
+    )
     from drumline.compat.run_configuration.configuration import RunConfiguration as RunConfiguration
     from drumline.compat.run_configuration.environment import DEFAULT_CPU_IMAGE as DEFAULT_CPU_IMAGE
     from drumline.compat.run_configuration.environment import DEFAULT_GPU_IMAGE as DEFAULT_GPU_IMAGE
@@ -127,6 +130,7 @@ _MODULES = {
     "Data": "drumline.compat.run_configuration.configuration",
     "DataLocation": "drumline.compat.run_configuration.configuration",
     "DataPath": "drumline.compat.run_configuration.configuration",
+    "DataPathComputeBinding": "drumline.compat.run_configuration.configuration",
     "RunConfiguration": "drumline.compat.run_configuration.configuration",
     "CondaDependencies": "drumline.compat.run_configuration.environment",
     "DEFAULT_CPU_IMAGE": "drumline.compat.run_configuration.environment",

@@ -6,7 +6,11 @@ import pytest
 
 from drumline.exceptions import UsageError, ValidationException
 from drumline.v1 import (
+    DataPath,
+    DataPathComputeBinding,
     Dataset,
+    DatasetConsumptionConfig,
+    Datastore,
     Experiment,
     OutputFileDatasetConfig,
     Pipeline,
@@ -87,6 +91,47 @@ def test_data_goes_from_step_to_step_and_what_has_run_is_reused(ws):
     again.wait_for_completion()
     # What the third step reads has not changed.
     assert [one.display_name for one in again.get_steps()] == ["Train"]
+
+
+def test_data_that_is_a_parameter_and_a_file_of_a_datastore(ws, tmp_path):
+    """The steps' data is a file, which the datastore knows; what reads it last is all that the pipeline names."""
+    (tmp_path / "src" / "show.py").write_text("import sys; print(open(sys.argv[1]).read())")
+    store = ws.get_default_datastore()
+    store.upload_files(["data/numbers.txt"], target_path="one")
+    (tmp_path / "data" / "numbers.txt").write_text("8")
+    store.upload_files(["data/numbers.txt"], target_path="two")
+    path = PipelineParameter("path", DataPath(datastore=store, path_on_datastore="one/numbers.txt"))
+    given = PipelineParameter("given", Dataset.File.from_files(store.path("one/numbers.txt")))
+    steps = [
+        PythonScriptStep("show.py", "path", [(path, DataPathComputeBinding())], source_directory="src"),
+        PythonScriptStep(
+            "show.py", "set", [DatasetConsumptionConfig("set", given, "mount")], source_directory="src"
+        ),
+    ]
+    other = {"path": DataPath(datastore=store, path_on_datastore="two/numbers.txt")}
+    run = Pipeline(ws, steps).submit("e", pipeline_parameters=other)
+    run.wait_for_completion()
+    assert [text_of(*run.find_step_run(name)) for name in ("path", "set")] == ["8\n", "7\n"]
+
+
+def test_a_datastore_of_azures_is_registered_and_other_kinds_are_refused(ws):
+    made = Datastore.register_azure_blob_container(ws, "theirs", "digits", "account", account_key="a2V5")
+    assert (made.account_name, made.container_name, ws.datastores["theirs"].name) == (
+        "account",
+        "digits",
+        "theirs",
+    )
+    assert made.path("a")._type == "uri_folder"
+    assert ws._client.datastores.get("theirs").credentials is not None
+    with pytest.raises(UsageError, match="containers of blobs or folders"):
+        Datastore.register_azure_data_lake_gen2(ws, "lake")
+    ws.set_default_datastore("workspaceblobstore")
+    for use, words in (
+        (lambda: ws.set_default_datastore("theirs"), "the default datastore is"),
+        (ws.get_default_keyvault, "Drumline has no key vault"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            use()
 
 
 def test_a_step_runs_after_one_whose_data_it_does_not_read(ws, tmp_path):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from copy import copy
 
+from drumline.azure import NotSupportedError
 from drumline.compat.run_configuration.configuration import RunConfiguration
 from drumline.compat.run_configuration.environment import MpiConfiguration
 from drumline.compat.script_run_config import UNUSED, ScriptRunConfig, Words, refuse_unknown, to_command
@@ -74,11 +75,21 @@ class PipelineData:
     def _as_output(self) -> Output:
         return Output(type=self._type, mode=self._mode)
 
+    def __getattr__(self, name: str) -> Any:
+        return refuse_table(self, name)
+
     def __str__(self) -> str:
         return f"$AZUREML_DATAREFERENCE_{self.name}"
 
     def __repr__(self) -> str:
         return f"PipelineData({self.name!r})"
+
+
+def refuse_table(owner: object, name: str) -> Any:
+    """Raise NotSupportedError for a method that reads tables, AttributeError for any other."""
+    if name.startswith(("parse_", "read_")):
+        raise NotSupportedError(name, "tabular")
+    raise AttributeError(f"{type(owner).__name__!r} object has no attribute {name!r}")
 
 
 class Passed:
@@ -102,11 +113,17 @@ class Passed:
 
 
 class PipelineParameter:
-    """A value that ``submit(pipeline_parameters={name: value})`` can change."""
+    """A value, or data, that ``submit(pipeline_parameters={name: value})`` can change."""
 
     def __init__(self, name: str, default_value: Any) -> None:
         self.name = name
         self.default_value = default_value
+
+    @staticmethod
+    def to_today(value: Any) -> Any:
+        """Return data as an input of today, anything else as it is."""
+        data = value if hasattr(value, "_as_input") or not hasattr(value, "as_mount") else value.as_mount()
+        return data._as_input() if hasattr(data, "_as_input") else value
 
     def __repr__(self) -> str:
         return f"PipelineParameter(name={self.name!r}, default_value={self.default_value!r})"
@@ -170,6 +187,8 @@ class PythonScriptStep:
         self.source_directory = source_directory
         self.allow_reuse = allow_reuse
         self._after: list[PythonScriptStep] = []
+        for one in (*self.outputs, *filter(_is_output_config, self.arguments)):
+            one._producer = self
         self._warnings = [
             f"{key}: not used" for key, value in kwargs.items() if value not in (None, False, [], {})
         ]
@@ -281,6 +300,10 @@ class _StepWords(Words):
     def text(self, value: Any) -> str:
         if isinstance(value, PipelineParameter):
             return self.parameter(value)
+        if isinstance(value, tuple) and value and isinstance(value[0], PipelineParameter):
+            return self.parameter(value[0], mode=getattr(value[1], "mode", ""))
+        if getattr(value, "_parameter", None) is not None:
+            return self.parameter(value._parameter, value.name, value._mode)
         if not isinstance(value, (PipelineData, Passed)) and not _is_output_config(value):
             return super().text(value)
         source = _source(value)
@@ -298,14 +321,17 @@ class _StepWords(Words):
         name = identifier(getattr(value, "name", None) or written)
         return self._data(_Named(value, name), self.inputs, made, "inputs")
 
-    def parameter(self, given: PipelineParameter) -> str:
-        name = identifier(given.name)
+    def parameter(self, given: PipelineParameter, name: str = "", mode: str = "") -> str:
+        """Return the word for it. ``name``: of the step's input; ``mode``: of data."""
+        name = identifier(name or given.name)
         self.inputs[name] = self.add_parameter(given)  # type: ignore[assignment]
+        if mode == "download":
+            self.parameters[identifier(given.name)].mode = mode
         return f"${{{{inputs.{name}}}}}"
 
     def add_parameter(self, given: PipelineParameter) -> str:
         name = identifier(given.name)
-        self.parameters[name] = given.default_value
+        self.parameters[name] = given.to_today(given.default_value)
         return f"${{{{parent.inputs.{name}}}}}"
 
 
@@ -396,14 +422,18 @@ def flat(steps: Iterable[Any]) -> Iterator[PythonScriptStep]:
 
 
 def _closure(steps: Iterable[Any]) -> list[PythonScriptStep]:
-    """List the steps given and those that are to run before them, each once."""
+    """List the steps given, and those whose data they read or that are to run before them, each once."""
     found: dict[int, PythonScriptStep] = {}
     left = list(flat(steps))
     while left:
         step = left.pop(0)
         if id(step) not in found:
             found[id(step)] = step
+            read = [_source(one) for one in (*step.inputs, *step.arguments)]
             left += step._after
+            left += [
+                one._producer for one in read if isinstance(getattr(one, "_producer", None), PythonScriptStep)
+            ]
     return list(found.values())
 
 

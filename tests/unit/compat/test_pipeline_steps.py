@@ -9,8 +9,13 @@ from drumline.compat.pipeline_steps import (
     PythonScriptStep,
     to_pipeline,
 )
-from drumline.compat.run_configuration.configuration import RunConfiguration
+from drumline.compat.run_configuration.configuration import (
+    DataPath,
+    DataPathComputeBinding,
+    RunConfiguration,
+)
 from drumline.compat.script_run_config import Estimator, ScriptRunConfig
+from drumline.contract.errors import UsageError
 
 
 def test_a_step_of_mpi_is_a_distributed_job():
@@ -45,6 +50,30 @@ def test_data_that_was_made_text_is_found_by_its_variable():
     assert job.jobs["a"].command == 'python a.py "--out=${AZURE_ML_OUTPUT_made}/x"'
     assert job.jobs["b"].command == 'python b.py "--in=${AZURE_ML_INPUT_made}"'
     assert job.jobs["b"].inputs["made"].path == "${{parent.jobs.a.outputs.made}}"
+
+
+def test_the_last_step_brings_those_whose_data_it_reads():
+    first, second = PipelineData("first"), PipelineData("second")
+    PythonScriptStep("other.py", outputs=[PipelineData("other")])
+    PythonScriptStep("a.py", "a", [first], outputs=[first])
+    PythonScriptStep("b.py", "b", [second], inputs=[first], outputs=[second])
+    last = PythonScriptStep("c.py", "c", [first.as_download(), second])
+    assert to_pipeline([last]).jobs.keys() == {"a", "b", "c"}
+    assert not hasattr(first, "nothing")
+    with pytest.raises(UsageError, match="parse_parquet_files: Drumline has no tables"):
+        first.parse_parquet_files()
+
+
+def test_a_parameter_can_be_data():
+    given = PipelineParameter("data", DataPath("store", "a"))
+    how = (given, DataPathComputeBinding(mode="download"))
+    job = to_pipeline([PythonScriptStep("a.py", "a", ["--data", how], inputs=[how])])
+    assert (job.inputs["data"].path, job.inputs["data"].mode) == (
+        "azureml://datastores/store/paths/a",
+        "download",
+    )
+    assert job.jobs["a"].command == "python a.py --data ${{inputs.data}}"
+    assert job.jobs["a"].inputs["data"] == "${{parent.inputs.data}}"
 
 
 def test_a_file_and_another_name_of_an_output():

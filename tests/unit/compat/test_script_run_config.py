@@ -1,6 +1,8 @@
 """v1's ScriptRunConfig as a job of today, value for value."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -245,7 +247,7 @@ def test_data_that_was_made_text_is_found_by_its_reference():
 def test_data_by_the_names_of_its_own_classes():
     named = DatasetConsumptionConfig("images", FileDataset("/data"), mode="download")
     assert to_dict(job_of(arguments=[named]))["inputs"]["images"]["mode"] == "download"
-    store = Datastore(None, "mine")
+    store = Datastore(SimpleNamespace(_here=nullcontext), "mine")
     reference = DataReference(datastore=store, data_reference_name="x", path_on_datastore="a/b")
     assert job_of(arguments=[reference]).inputs["x"].path == "azureml://datastores/mine/paths/a/b"
     with pytest.raises(UsageError, match="expected a dataset, got str"):

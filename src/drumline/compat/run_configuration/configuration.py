@@ -166,8 +166,23 @@ class DataPath:
     def __init__(
         self, datastore_name: Any = None, path_on_datastore: str | None = None, **kwargs: Any
     ) -> None:
-        self.datastore_name = getattr(datastore_name, "name", datastore_name)
+        store = kwargs.get("datastore", datastore_name)
+        self.datastore_name = getattr(store, "name", store)
         self.path_on_datastore = path_on_datastore
+        self._type = store.path(path_on_datastore)._type if hasattr(store, "path") else "uri_folder"
+
+    def _as_input(self) -> Input:
+        path, kind = _place(DataLocation(data_path=self))
+        return Input(type=kind, path=path)
+
+
+class DataPathComputeBinding:
+    """How a step reads a DataPath that is a pipeline's parameter: ``mount`` or ``download``."""
+
+    def __init__(
+        self, mode: str = "mount", path_on_compute: str | None = None, overwrite: bool = False
+    ) -> None:
+        self.mode = mode
 
 
 class DataLocation:
@@ -216,7 +231,7 @@ def _place(location: Any) -> tuple[str, str]:
         return str(path), str(getattr(dataset, "type", None) or "uri_folder")
     if inside is not None and inside.datastore_name:
         where = str(inside.path_on_datastore or "").strip("/")
-        return f"azureml://datastores/{inside.datastore_name}/paths/{where}", "uri_folder"
+        return f"azureml://datastores/{inside.datastore_name}/paths/{where}", inside._type
     raise SpecError(
         "data has no location", "Data(data_location=DataLocation(dataset=dataset), mechanism='mount')"
     )

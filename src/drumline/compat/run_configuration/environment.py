@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from copy import deepcopy
+from types import SimpleNamespace
 
 from drumline.contract.errors import SpecError
 from drumline.spec.entity import Entity
@@ -208,7 +209,8 @@ class Environment:
         self.docker = DockerSection()
         self.python = PythonSection()
         self.environment_variables: dict[str, Any] = {}
-        self.r = self.spark = self.databricks = None
+        self.r = self.databricks = None
+        self.spark = SimpleNamespace(precache_packages=True, packages=[], repositories=[])
         self.inferencing_stack_version: str | None = None
         self.reference = ""
 

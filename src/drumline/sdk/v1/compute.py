@@ -92,6 +92,13 @@ class ComputeTarget:
         nodes = self.workspace._client.compute.list_nodes(self.name)
         return [{**vars(node), "nodeId": node.node_id, "nodeState": node.node_state} for node in nodes]
 
+    def update(self, min_nodes: Any = None, max_nodes: Any = None, **kwargs: Any) -> None:
+        """Set ``max_nodes`` of a Slurm compute, the most that a job may ask for. The rest has no effect here."""
+        if max_nodes is not None:
+            config = AmlComputeProvisioningConfiguration(max_nodes=max_nodes)
+            self.workspace._client.compute.begin_create_or_update(config.to_compute(self.name))
+        self.refresh_state()
+
     def delete(self) -> None:
         """Detach it; machines and jobs stay."""
         self.workspace._client.compute.begin_delete(self.name)
@@ -112,13 +119,6 @@ class AmlCompute(ComputeTarget):
     @staticmethod
     def provisioning_configuration(vm_size: str = "", **kwargs: Any) -> AmlComputeProvisioningConfiguration:
         return AmlComputeProvisioningConfiguration(vm_size=vm_size, **kwargs)
-
-    def update(self, min_nodes: Any = None, max_nodes: Any = None, **kwargs: Any) -> None:
-        """Set ``max_nodes`` of a Slurm compute, the most that a job may ask for. The rest has no effect here."""
-        if max_nodes is not None:
-            config = AmlComputeProvisioningConfiguration(max_nodes=max_nodes)
-            self.workspace._client.compute.begin_create_or_update(config.to_compute(self.name))
-        self.refresh_state()
 
     @staticmethod
     def supported_vmsizes(workspace: WorkspaceScope, location: str | None = None) -> Sequence[Any]:

@@ -6,6 +6,7 @@ import os
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from drumline.azure import NotSupportedError
 from drumline.contract.errors import UsageError
 from drumline.contract.folder import MARKER, RunFolder, private_folder, write_whole
 from drumline.sdk.v1.runs.logging import RunLog, warn_once
@@ -68,6 +69,10 @@ class RankRun(Run):
             write_whole(path, str(value if value is not None else ""))
         except OSError as error:
             warn_once(f"tag {key!r} could not be set: {error}")
+
+    def get_secret(self, name: str) -> str:
+        """Raise NotSupportedError: a job gets secrets as environment variables."""
+        raise NotSupportedError("get_secret")
 
     def _collect_paths(self, prefix: str) -> dict[str, str]:
         return {

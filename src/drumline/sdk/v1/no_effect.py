@@ -11,6 +11,10 @@ class InteractiveLoginAuthentication:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
+    def get_authentication_header(self) -> dict[str, str]:
+        """Return an empty token: nothing here asks for one."""
+        return {"Authorization": "Bearer "}
+
 
 AzureCliAuthentication = MsiAuthentication = ServicePrincipalAuthentication = InteractiveLoginAuthentication
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from drumline.compat.pipeline_steps import identifier, to_pipeline
+from drumline.compat.pipeline_steps import PipelineParameter, identifier, to_pipeline
 from drumline.compat.script_run_config import refuse_unknown
 from drumline.contract.errors import SpecError, UsageError
 from drumline.control.submission.planning import fill_component
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Pipeline:
-    """A pipeline of ``steps``: the last ones are enough; those that they ``run_after`` come with them."""
+    """A pipeline of ``steps``: the last ones are enough; those that they read from or run after come too."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Pipeline:
             if identifier(name) not in job.inputs:
                 known = ", ".join(map(repr, job.inputs)) or "none"
                 raise SpecError(f"the pipeline has no parameter {name!r}", f"its parameters: {known}")
-            job.inputs[identifier(name)] = value
+            job.inputs[identifier(name)] = PipelineParameter.to_today(value)
         job.settings.continue_on_step_failure = continue_on_step_failure
         job.settings.force_rerun = regenerate_outputs
         run = submit(

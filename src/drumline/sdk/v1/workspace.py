@@ -10,6 +10,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from drumline.azure import NotSupportedError
 from drumline.compat.run_configuration.environment import (
     Environment,
     curated_environment,
@@ -17,7 +18,7 @@ from drumline.compat.run_configuration.environment import (
     to_environment,
 )
 from drumline.contract import folder
-from drumline.contract.errors import NotFoundError
+from drumline.contract.errors import NotFoundError, UsageError
 from drumline.control.assets import asset_verbs, datastore_verbs
 from drumline.control.facts import description
 from drumline.control.jobs import job_folders
@@ -159,6 +160,17 @@ class Workspace(WorkspaceScope):
 
     def get_default_datastore(self) -> Datastore:
         return Datastore.get_default(self)
+
+    def set_default_datastore(self, name: str) -> None:
+        """Accept the default's own name. Raises UsageError for any other."""
+        if name != datastore_verbs.DEFAULT:
+            raise UsageError(
+                f"the default datastore is {datastore_verbs.DEFAULT!r}", "Datastore.get(ws, name)"
+            )
+
+    def get_default_keyvault(self) -> None:
+        """Raise NotSupportedError: a job gets secrets as environment variables."""
+        raise NotSupportedError("get_default_keyvault")
 
     def get_run(self, run_id: str) -> Run:
         """Return the run of that id. Raises NotFoundError."""

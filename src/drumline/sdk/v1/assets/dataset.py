@@ -13,7 +13,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from drumline.compat.pipeline_steps import Passed
+from drumline.compat.pipeline_steps import Passed, PipelineParameter, refuse_table
 from drumline.contract import folder
 from drumline.contract.errors import NotFoundError, SpecError, UsageError
 from drumline.control.assets import asset_verbs
@@ -163,6 +163,8 @@ class DatasetConsumptionConfig(Consumed):
     def __init__(
         self, name: str, dataset: Any, mode: str = "direct", path_on_compute: str | None = None
     ) -> None:
+        self._parameter = dataset if isinstance(dataset, PipelineParameter) else None
+        dataset = dataset if self._parameter is None else self._parameter.default_value
         if not isinstance(dataset, FileDataset):
             raise UsageError(
                 f"expected a dataset, got {type(dataset).__name__}", "use Dataset.File.from_files(path)"
@@ -183,7 +185,7 @@ class DataReference(Consumed):
         overwrite: bool = False,
     ) -> None:
         found = datastore.path(path_on_datastore, data_reference_name)
-        super().__init__(found.name, found._path, mode=parse_mode(mode))
+        super().__init__(found.name, found._path, mode=parse_mode(mode), type=found._type)
 
 
 class _FileDatasets:
@@ -201,17 +203,18 @@ class _FileDatasets:
                 )
             path = path[0]
         home: str | None = None
+        kind = ""
         if isinstance(path, tuple):
             store, inside = path
             home = store.workspace._client.jobs._workspace
-            path = store.path(str(inside).removesuffix("/**"))._path
-        elif isinstance(path, Consumed):
-            path = path._path
+            path = store.path(str(inside).removesuffix("/**"))
+        if isinstance(path, Consumed):
+            path, kind = path._path, path._type
         text = os.fspath(path).removesuffix("/**")
         if any(sign in text for sign in "*?["):
             raise SpecError(f"the pattern {text!r} is not supported", "give the folder")
         local = text if "://" in text or text.startswith("azureml:") else os.path.abspath(text)
-        made = FileDataset(local, type="uri_file" if os.path.isfile(local) else "uri_folder")
+        made = FileDataset(local, type=kind or ("uri_file" if os.path.isfile(local) else "uri_folder"))
         made._workspace = made._workspace if home is None else home
         return made
 
@@ -285,6 +288,9 @@ class OutputFileDatasetConfig:
         """Make the output a data asset of that name."""
         self._asset = name
         return self
+
+    def __getattr__(self, name: str) -> Any:
+        return refuse_table(self, name)
 
     def _as_output(self) -> Output:
         return Output(type="uri_folder", path=self._path, mode=self._mode, name=self._asset)

@@ -10,10 +10,15 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import UsageError
+from drumline.contract.errors import DrumlineError, UsageError
 from drumline.contract.folder import private_folder
 from drumline.control.assets import datastore_verbs
 from drumline.spec.parts.io import Input
+from drumline.spec.registered.datastores import (
+    AccountKeyConfiguration,
+    AzureBlobDatastore,
+    SasTokenConfiguration,
+)
 
 if TYPE_CHECKING:
     from drumline.sdk.v1.scope import WorkspaceScope
@@ -50,10 +55,54 @@ class Datastore:
     def get_default(workspace: WorkspaceScope) -> Datastore:
         return Datastore(workspace, datastore_verbs.DEFAULT)
 
+    @staticmethod
+    def register_azure_blob_container(
+        workspace: WorkspaceScope,
+        datastore_name: str,
+        container_name: str,
+        account_name: str,
+        sas_token: str | None = None,
+        account_key: str | None = None,
+        **kwargs: Any,
+    ) -> Datastore:
+        """Keep a container of Azure's under a name; jobs fetch from it. Raises SpecError, UsageError."""
+        credentials: Any = SasTokenConfiguration(sas_token=sas_token) if sas_token else None
+        if account_key:
+            credentials = AccountKeyConfiguration(account_key=account_key)
+        made = AzureBlobDatastore(
+            name=datastore_name,
+            account_name=account_name,
+            container_name=container_name,
+            credentials=credentials,
+            **{name: kwargs[name] for name in ("endpoint", "protocol") if kwargs.get(name)},
+        )
+        with workspace._here():
+            datastore_verbs.create(made)
+        return Datastore(workspace, datastore_name)
+
+    @staticmethod
+    def register_azure_file_share(*args: Any, **kwargs: Any) -> Datastore:
+        """Raise UsageError: other kinds are registered from a file."""
+        raise UsageError(
+            "datastores of v1 are containers of blobs or folders",
+            "drumline datastore create --help has the others",
+        )
+
+    register_azure_data_lake = register_azure_data_lake_gen2 = register_azure_file_share
+    register_azure_sql_database = register_azure_postgre_sql = register_azure_my_sql = (
+        register_azure_file_share
+    )
+
     def path(self, path: str | None = None, data_reference_name: str | None = None) -> Consumed:
         inside = str(path or "").strip("/")
         name = data_reference_name or "data_" + "".join(one if one.isalnum() else "_" for one in inside)
-        return Consumed(name, f"azureml://datastores/{self.name}/paths/{inside}")
+        try:
+            with self.workspace._here():
+                is_file = os.path.isfile(datastore_verbs.path_of(self.name, inside))
+        except DrumlineError:  # It is no folder of this machine.
+            is_file = False
+        kind = "uri_file" if is_file else "uri_folder"
+        return Consumed(name, f"azureml://datastores/{self.name}/paths/{inside}", type=kind)
 
     def as_mount(self) -> Consumed:
         return self.path()

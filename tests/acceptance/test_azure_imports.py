@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
 import guides
 import pytest
+from interpreters import oldest_and_this
 
 TRAIN = "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], 'lr', os.sys.argv[1])"
 V2 = """
@@ -268,15 +270,19 @@ def test_data_at_azure_is_read_with_the_installed_credential(place):
     assert run_python(place, "-c", program, PYTHONPATH=str(place / "installed")) == "theirs\n"
 
 
-def test_the_run_of_an_installed_azureml_core_is_the_jobs(cli, place):
-    """By itself it would print what is logged, and lose it."""
+@pytest.mark.parametrize("python", oldest_and_this())
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_the_run_of_azureml_core_is_the_jobs(cli, place, python, is_installed):
+    """An installed one would print by itself what is logged, and lose it."""
     core = place / "src" / "azureml" / "core"
     core.mkdir(parents=True)
     (core / "__init__.py").write_text("")
     (core / "run.py").write_text(
         "class Run:\n    @classmethod\n    def get_context(cls): raise SystemExit('theirs')\n"
     )
-    done = cli("run", "--name", "job", "--", "python", "log.py", cwd=place / "src")
+    if not is_installed:
+        shutil.rmtree(core.parent)
+    done = cli("run", "--name", "job", "--", python, "log.py", cwd=place / "src")
     assert done.rc == 0, done.out + done.err
     assert json.loads(cli("job", "metrics", "-n", "job", "-o", "json").out)[0]["last"] == 0.25
 

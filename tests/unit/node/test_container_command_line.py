@@ -1,7 +1,11 @@
 """The command lines of engines of containers; those of docker and apptainer are run nowhere else in these tests."""
 
+import os
+
 import pytest
 
+import drumline
+from drumline.node import hook_folder
 from drumline.node.containers import rank_containers as c
 
 TOLD = {
@@ -131,3 +135,8 @@ def test_odd_paths_are_mounted_or_refused():
 
 def test_the_users_own_python_path_takes_the_place_of_the_images():
     assert has(line(names=["PYTHONPATH"]), "sh", "/state/pid-7", "/run/log.txt", "", "PATH", *PROGRAM)
+
+
+def test_the_hook_finds_the_package_that_it_is_part_of(tmp_path):
+    told = {"mounts": [], "state": "", "cwd": str(tmp_path), "hook": hook_folder.HOOK}
+    assert os.path.dirname(drumline.__file__) in c.list_mounts(told)

@@ -350,7 +350,9 @@ def gather_facts(told: Mapping[str, Any], pid_file: str) -> HostFacts:
 
 def list_mounts(told: Mapping[str, Any]) -> tuple[str, ...]:
     """List the paths that exist, and where links among them lead; without those below another."""
-    wanted = [*told["mounts"], told["state"], told["cwd"], *([told["hook"]] if told["hook"] else [])]
+    # The hook answers azureml's Run from the package that it is part of.
+    hook = [os.path.join(told["hook"], "..", "..")] if told["hook"] else []
+    wanted = [*told["mounts"], told["state"], told["cwd"], *hook]
     if os.environ.get("TMPDIR"):
         wanted.append(os.environ["TMPDIR"])
     there = {os.path.abspath(path) for path in wanted if os.path.exists(path)}

@@ -587,7 +587,7 @@ def _log_to_the_job(module: Any) -> None:
 
         open_context = import_module("drumline.sdk.v1.context").open_context
     except Exception as error:
-        why = "before Python 3.11" if sys.version_info < (3, 11) else str(error)
+        why = "before Python 3.9" if sys.version_info < (3, 9) else str(error)
         print("warning: azureml-core does not log to this job (%s): use mlflow" % why, file=sys.stderr)
         return
     module.Run.get_context = staticmethod(
@@ -664,8 +664,7 @@ if os.environ.get("DRUMLINE_WARM_PROBE"):
 if os.environ.get("DRUMLINE_WARM_SERVER"):
     try:
         _notes = _Notes()
-        if sys.version_info >= (3, 11):
-            sys.meta_path.append(_Ours)
+        sys.meta_path.append(_Ours)
         _run_the_other()
         _own("warm.py")["serve"](_own)
     except BaseException:
@@ -674,6 +673,6 @@ if os.environ.get("DRUMLINE_WARM_SERVER"):
     _begin(_notes)
 else:
     _begin()
-    if sys.version_info >= (3, 11):
+    if sys.version_info >= (3, 9):  # noqa: UP036 - the user's Python may be older
         sys.meta_path.append(_Ours)
     _run_the_other()

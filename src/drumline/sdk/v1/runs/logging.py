@@ -105,7 +105,9 @@ class RunLog:
             raise
 
     def upload_files(self, names: list[str], paths: list[Any], **kwargs: Any) -> None:
-        for name, path in zip(names, paths, strict=True):
+        if len(names) != len(paths):
+            raise UsageError("upload_files needs a path for each name")
+        for name, path in zip(names, paths):
             self.upload_file(name, path)
 
     def upload_folder(self, name: str, path: Any, datastore_name: str | None = None) -> None:

@@ -246,6 +246,21 @@ def test_a_version_that_is_part_of_a_path_is_refused(azure):
         assert (refused.status, "cannot be a version" in refused.message) == (400, True), refused.body
 
 
+def test_a_component_has_no_label_in_its_answer_and_comes_back_from_the_archive(azure):
+    """A name whose versions are all archived is restored by a PUT of the name."""
+    environment = "azureml:azureml://registries/azureml/environments/sklearn-1.5/labels/latest"
+    spec = {"name": "c", "version": "6", "type": "command", "command": "true", "environment": environment}
+    body = {"properties": {"componentSpec": spec, "isArchived": False}}
+    made = azure.of("/components/c/versions/6", "PUT", body)
+    assert made.status == 201, made.body
+    shown = made.json["properties"]["componentSpec"]["environment"]
+    assert shown == environment.replace("labels/latest", "versions/1")
+    for is_archived, count in ((True, 0), (False, 1)):
+        changed = azure.of("/components/c", "PUT", {"properties": {"isArchived": is_archived}})
+        assert changed.status in (200, 201), changed.body
+        assert len(azure.of("/components").json["value"]) == count
+
+
 def test_a_server_that_is_killed_leaves_no_half_job_and_its_shell_goes_on(drumline_home):
     with run_service() as first:
         port = int(first.address.rpartition(":")[2])

@@ -7,6 +7,7 @@ stay as the client sends them: whoever serves the storage knows the folders.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import SpecError
@@ -159,6 +160,8 @@ def _write_component_spec(described: Mapping[str, Any], workspace_id: str) -> di
             part["environment"] = "azureml:" + write_reference(environment, workspace_id, "environments")
         if part.get("code"):
             part["code"] = f"azureml:{workspace_id}/codes/component.{spec['name']}/versions/{spec['version']}"
+    if isinstance(spec.get("partition_keys"), list):
+        spec["partition_keys"] = json.dumps(spec["partition_keys"])  # As the client sends and reads them.
     if isinstance(spec.get("jobs"), dict):
         writer = BodyWriter(workspace_id)
         spec["jobs"] = {name: writer.write_node(name, node) for name, node in spec["jobs"].items()}

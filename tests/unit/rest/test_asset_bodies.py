@@ -126,6 +126,13 @@ def test_a_version_becomes_a_file_and_comes_back(case):
     assert again == values
 
 
+def test_the_client_reads_partition_keys_as_text():
+    described = {"name": "n", "version": "2", "type": "parallel", "partition_keys": ["a", "b"]}
+    body = asset_bodies.write_asset("component", {**described, "creation_context": MADE}, WORKSPACE)
+    assert body["properties"]["componentSpec"]["partition_keys"] == '["a", "b"]'
+    assert asset_bodies.read_asset("component", "n", "2", body, find_code)["partition_keys"] == ["a", "b"]
+
+
 def test_files_of_assets_are_what_the_tables_take():
     files = {
         case: asset_bodies.read_asset(kind, "n", "2", {"properties": sent}, find_code)

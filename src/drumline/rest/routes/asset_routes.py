@@ -33,7 +33,8 @@ _ANONYMOUS = ("CliV2AnonymousEnvironment", "azureml_anonymous")
 
 _CURATED = "AzureML-"
 _LABELED = re.compile(
-    r"(?P<id>(?:azureml:)?/subscriptions/.*/environments/(?P<name>[^/]+))/labels/(?P<label>[^/]+)"
+    r"(?P<id>(?:azureml:)?(?:/subscriptions/.*|azureml://registries/[^/]+)/environments/(?P<name>[^/]+))"
+    r"/labels/(?P<label>[^/]+)"
 )
 _DEFAULT = "azureml_default"
 
@@ -124,7 +125,9 @@ def _set_archived(call: Call, kind: str, version: str | None) -> None:
     archived = read_properties(call.body).get("isArchived")
     if archived is True:
         asset_verbs.archive(kind, call.name(), version)
-    elif archived is False and asset_verbs.describe(kind, call.name(), version)["is_archived"]:
+    elif archived is False and (
+        version is None or asset_verbs.describe(kind, call.name(), version)["is_archived"]
+    ):
         asset_verbs.restore(kind, call.name(), version)
 
 

@@ -134,7 +134,7 @@ _SUBJECTS = (
         ("parallelrun",),
         "Drumline reads no parallel steps of v1; use a parallel job of today: azure.ai.ml.parallel",
     ),
-    (("modulestep", "portdef", "notebookrun"), "Drumline has no such steps; use a PythonScriptStep"),
+    (("module", "portdef", "notebook", "trainingoutput"), "Drumline has no such steps; use a PythonScriptStep"),
     (
         ("tabular", "parsedelimited", "parseparquet"),
         "Drumline has no tables; a script reads the files itself",
@@ -220,8 +220,9 @@ class _NamesLoader:
             return stand_in(module.__name__, name, known)
 
         module.__dict__.update(__getattr__=get, __all__=sorted(set(known)), __dir__=lambda: known)
+        if module.__name__ in ("azure.ai.ml", "azureml.core") and _Finder in sys.meta_path:
+            import_module("urllib.request")  # Scripts use it after `import urllib`: theirs import it.
         if module.__name__ == "azure.ai.ml":
-            import_module("urllib.request")  # Scripts use it after `import urllib`: azure-core imports it.
             module.__dict__["__version__"] = module.__dict__["VERSION"] = _VERSION
             sys.modules["azure.ai.ml._version"] = version = ModuleType("azure.ai.ml._version")
             version.__dict__["VERSION"] = _VERSION

@@ -41,12 +41,14 @@ for use in (lambda: ManagedOnlineEndpoint(name="digits"), lambda: client.online_
 assert not hasattr(client, "schedules") and not isinstance(job, ManagedOnlineEndpoint)
 """
 V1 = """
+import urllib
 import azureml.core
 from azureml.core import Environment, Experiment, ScriptRunConfig, Workspace
 from azureml.core.runconfig import PyTorchConfiguration
 from azureml.exceptions import UserErrorException
 from azureml.train.hyperdrive import HyperDriveConfig
 
+assert urllib.request
 print("SDK", azureml.core.VERSION, azureml.core.compute.ComputeTarget.__name__)
 env = Environment("mine")
 env.python.user_managed_dependencies = True

@@ -99,6 +99,8 @@ class PipelineRun(Run):
         """Return the runs of the step of that name; none before it starts."""
         return [run for run in self.get_children() if run.display_name == name]
 
+    publish_pipeline = Pipeline.publish
+
     def wait_for_completion(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Wait, as for a run; ``timeout_seconds`` has no effect."""
         kwargs.pop("timeout_seconds", None)

@@ -7,10 +7,10 @@ beside this package, looks for it. ``drumline python`` and ``drumline notebook``
 ``%load_ext drumline.azure`` does the same. In the ranks of jobs ``azureml`` alone is answered, where it is not
 installed (``node/hook/sitecustomize.py``).
 
-``azure`` and ``azureml`` stay namespace packages. An installed package keeps its modules: ``azure.ai.ml`` gets another
-``MLClient``, ``azure.identity`` credentials that ask nobody, and Drumline's errors become those that the installed
-``azure.core.exceptions`` and ``azure.ai.ml.exceptions`` define, so that ``except`` finds them. Of ``azureml``, ours are
-the modules below ``_OURS_OF_V1``, installed or not.
+``azure`` and ``azureml`` stay namespace packages. ``azure.ai.ml`` is ours, installed or not, and so are the modules of
+``azureml`` below ``_OURS_OF_V1``. Other installed packages keep their modules: ``azure.identity`` gets credentials that
+ask nobody, and Drumline's errors become those that the installed ``azure.core.exceptions`` defines, so that ``except``
+finds them.
 """
 
 from __future__ import annotations
@@ -134,7 +134,10 @@ _SUBJECTS = (
         ("parallelrun",),
         "Drumline reads no parallel steps of v1; use a parallel job of today: azure.ai.ml.parallel",
     ),
-    (("module", "portdef", "notebook", "trainingoutput"), "Drumline has no such steps; use a PythonScriptStep"),
+    (
+        ("module", "portdef", "notebook", "trainingoutput"),
+        "Drumline has no such steps; use a PythonScriptStep",
+    ),
     (
         ("tabular", "parsedelimited", "parseparquet"),
         "Drumline has no tables; a script reads the files itself",
@@ -244,9 +247,7 @@ class _PatchingLoader:
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
         names = vars(module)
-        if module.__name__ == "azure.ai.ml":
-            names["MLClient"] = import_module("drumline").MLClient
-        elif module.__name__ == "azure.identity":
+        if module.__name__ == "azure.identity":
             ours = import_module("drumline.identity")
             names["_InstalledCredential"] = names.get("DefaultAzureCredential")
             names.update({name: getattr(ours, name) for name in ours.__all__ if name in names})
@@ -260,13 +261,7 @@ class _PatchingLoader:
 def _adopt(names: dict[str, Any]) -> None:
     """Let Drumline's errors be those of an installed module as well."""
     ours = import_module("drumline.exceptions")
-    for name in (
-        "HttpResponseError",
-        "MlException",
-        "ResourceNotFoundError",
-        "ValidationException",
-        "JobException",
-    ):
+    for name in ("HttpResponseError", "ResourceNotFoundError"):
         theirs, error = names.get(name), getattr(ours, name)
         if isinstance(theirs, type) and not issubclass(error, theirs):
             own = [base for base in error.__bases__ if base.__name__ != "_RootError"]
@@ -279,15 +274,16 @@ class _Finder:
         top = name.partition(".")[0]
         if top == "azureml":
             return find_v1(name, path)
-        is_private = name.startswith("azure.ai.ml.") and "._" in name and name.partition("._")[0] in _ANSWERS
-        if top != "azure" or (name not in _ANSWERS and name not in _NAMESPACES and not is_private):
+        public = name.partition("._")[0]
+        if f"{name}.".startswith("azure.ai.ml."):
+            # Installed or not: objects of both cannot be in one pipeline.
+            return _make_spec(name, None) if public in _ANSWERS else None
+        if top != "azure" or (name not in _ANSWERS and name not in _NAMESPACES):
             return None
         installed = PathFinder.find_spec(name, path)
-        if is_private and PathFinder.find_spec("azure.ai.ml", sys.modules["azure.ai"].__path__) is not None:
-            return installed
         if installed is None or installed.loader is None:
             return _make_spec(name, installed) if name in _ANSWERS or installed is None else installed
-        if name in ("azure.ai.ml", "azure.identity", "azure.core.exceptions", "azure.ai.ml.exceptions"):
+        if name in ("azure.identity", "azure.core.exceptions"):
             installed.loader = _PatchingLoader(installed.loader)  # type: ignore[assignment]
         return installed
 

@@ -88,6 +88,8 @@ def key_hint(name: str, path: str, known: tuple[str, ...]) -> str:
     if renamed in known:
         return f"did you mean {renamed!r}?"
     here = path.rpartition(".")[2]
+    if ours == "optional" and ".inputs." in f".{path}.":
+        return "inputs of components have it: leave the input out, or make the job a component"
     close = did_you_mean(ours, known)
     return _elsewhere(ours, here) or close or _elsewhere(renamed, here) or _listing(known)
 

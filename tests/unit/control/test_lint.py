@@ -104,6 +104,12 @@ TRUE = {
         "command: python train.py\ncompute: azureml:<CLUSTER>\n",
         {},
     ),
+    "a placeholder in a value": (
+        "unfilled-placeholder",
+        2,
+        "command: python train.py ${{inputs.a}}\ninputs: {a: <your-path>}\n",
+        {},
+    ),
     "an input that nothing names": (
         "unused-input",
         3,
@@ -207,6 +213,10 @@ FALSE = {
     "a rank that is passed on": PYTORCH + "command: MY=1 RANK=$RANK python train.py\n",
     "a short word": "command: python train.py\nenvironment_variables: {TOKENIZERS: true, API_KEY: none}\n",
     "a file that is read": "command: sort <words.txt >sorted.txt\n",
+    "a key of a cache": "command: python train.py\nenvironment_variables: {CACHE_KEY: model-v2-2024-11-27}\n",
+    "tokens of a model": "command: python train.py ${{inputs.a}} '<pad>'\ninputs: {a: <s>Say <fim_prefix>}\n",
+    "an input of a variable": "command: echo $AZURE_ML_INPUT_a\ninputs: {a: 1}\n",
+    "a script that a script makes": "code: src\ncommand: ./other.sh && python made.py\n",
     "HTML": "command: python train.py\ndescription: a <model>\n",
     "an input in an optional part": "command: python train.py $[[--lr ${{inputs.lr}}]]\ninputs: {lr: 1}\n",
     "a script that is made": "code: src\ncommand: git clone x && python train.py\n",
@@ -227,12 +237,15 @@ def test_a_trap_is_found_at_its_place(tmp_path, case):
 
 @pytest.mark.parametrize("case", FALSE)
 def test_what_is_meant_is_left_alone(tmp_path, case):
-    assert not lint(tmp_path, FALSE[case], {"src/other.py": ""})
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/other.sh").touch(0o755)
+    assert not lint(tmp_path, FALSE[case])
 
 
 def test_the_caret_is_below_the_comment(tmp_path):
     (trap,) = lint(tmp_path, TRUE["a comment in folded lines"][2])
     assert (trap.problem.line, trap.problem.column, trap.problem.width) == (3, 12, 10)
+    assert "hides `--epochs 3`" in trap.problem.what
 
 
 def test_a_secret_is_not_quoted(tmp_path):

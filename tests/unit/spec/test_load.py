@@ -150,6 +150,10 @@ def test_the_caret_underlines_the_key(folder):
         ("tags: {a: 1}", 'quote it: "1"'),
         ("tags: {a: yes}", "unquoted 'yes' is a boolean in YAML 1.1; quote it"),
         ("inputs: {lr: {type: number}}", "give the value itself: `lr: ...`"),
+        (
+            "inputs: {w: {type: uri_file, optional: true}}",
+            "inputs of components have it: leave the input out, or make the job a component",
+        ),
         ("drumline: {grce: 1}", "did you mean 'grace'?"),
         ("queue_settings: {priority: hihg}", "did you mean 'high'?"),
     ],

@@ -61,11 +61,15 @@ def _list_scripts(program: LintedCommand) -> list[CodeScript]:
     """Return the scripts that the command runs, as far as plain words say it."""
     folder = _find_code(program)
     scripts: list[CodeScript] = []
-    for found in _RUN.finditer(program.command.replace("\\\n", " ")) if folder else ():
+    command = program.command.replace("\\\n", " ")
+    for found in _RUN.finditer(command) if folder else ():
         path = found["script"] or found["file"] or found["direct"]
-        if not os.path.isabs(path) and not _MAKES_FILES.search(
-            program.command[: found.end()].rpartition(path)[0]
-        ):
+        # A script of the shell may make files too.
+        before = command[: found.end()].rpartition(path)[0]
+        is_made = _MAKES_FILES.search(before) or any(
+            script.is_shell or script.is_direct for script in scripts
+        )
+        if not os.path.isabs(path) and not is_made:
             full = os.path.normpath(os.path.join(folder, path))
             scripts.append(CodeScript(path, full, bool(found["shell"]), bool(found["direct"])))
     return scripts
@@ -87,11 +91,9 @@ def _read(path: str) -> str:
 
 
 def reads_variables(program: LintedCommand) -> bool:
-    """Return whether a script reads its inputs from Azure's variables."""
-    return any(
-        re.search(r"AZURE_?ML_(INPUT|OUTPUT|DATAREFERENCE)", _read(script.full))
-        for script in _list_scripts(program)
-    )
+    """Return whether the command or a script reads its inputs from Azure's variables."""
+    texts = [program.command, *(_read(script.full) for script in _list_scripts(program))]
+    return any(re.search(r"AZURE_?ML_(INPUT|OUTPUT|DATAREFERENCE)", text) for text in texts)
 
 
 def _check_scripts(program: LintedCommand) -> Iterator[Trap]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from drumline.contract.hiding import is_secret
@@ -89,7 +89,7 @@ def _check_folded(program: LintedCommand) -> Iterator[Trap]:
     if not isinstance(command, Scalar) or command.style != ">":
         return
     lines = _read_block(command)
-    for line, after in pairwise(lines):
+    for number, (line, after) in enumerate(pairwise(lines), 1):
         if not after.text.strip() or after.text[:1].isspace() or line.text[:1].isspace():
             continue  # YAML keeps these ends of lines.
         place = _find_comment(line)
@@ -97,7 +97,8 @@ def _check_folded(program: LintedCommand) -> Iterator[Trap]:
             node = Scalar(
                 None, "", command.source, line.node.line, line.node.column + place, len(line.text) - place
             )
-            what = "`>` joins the lines of the command, so that this comment ends it"
+            lost = " ".join(takewhile(bool, (hidden.text.strip() for hidden in lines[number:])))
+            what = f"`>` joins the lines of the command, so that this comment hides `{lost[:60].rstrip()}`"
             yield program.trap(
                 "comment-in-command", node, "command", what, "write `command: |`, or remove the comment"
             )
@@ -195,7 +196,7 @@ _TOKEN = compile_late(
     r"\b(hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|AKIA[A-Z0-9]{16}|sk-[\w-]{20,}"
     r"|xox[bpas]-[\w-]{10,}|glpat-[\w-]{20,}|AccountKey=[\w+/=]{40,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]+)"
 )
-_LEAST_SECRET = 16
+_LEAST_SECRET = 20
 
 
 def _check_secrets(program: LintedCommand) -> Iterator[Trap]:
@@ -203,8 +204,8 @@ def _check_secrets(program: LintedCommand) -> Iterator[Trap]:
     variables = program.find("environment_variables")
     for name, _, value in variables if isinstance(variables, Mapping) else ():
         text = str(value.value or "")
-        is_named = is_secret(str(name)) and re.fullmatch(rf"[\w+/=.-]{{{_LEAST_SECRET},}}", text)
-        if _TOKEN.search(text) or (is_named and re.search(r"\d", text)):
+        is_named = is_secret(str(name)) and re.fullmatch(rf"[\w+/=]{{{_LEAST_SECRET},}}", text)
+        if _TOKEN.search(text) or (is_named and re.search(r"\d", text) and re.search(r"[A-Za-z]", text)):
             what = f"the value of {name} looks like a secret, which everyone who reads the file has"
             yield _without_line(
                 program.trap("secret-in-file", value, f"environment_variables.{name}", what, hint)

@@ -56,16 +56,21 @@ def _list_ignored(mapping: Mapping) -> list[str]:
     return [str(item) for item in plain(ignored)] if isinstance(ignored, Sequence) else []
 
 
-_UNFILLED = compile_late(r"(?<![\w<$])<[A-Za-z][A-Za-z0-9_. -]*>(?![\w>])")
+_UNFILLED = compile_late(
+    r"(?<![\w<$])<(?:(?P<sure>[A-Z][A-Z0-9]*[_-][A-Z0-9_-]+|(?:your|my|YOUR|MY)\b[^<>\n]*)"
+    r"|[A-Za-z][\w. -]+)>(?![\w>])"
+)
 
 
 def _find_placeholders(root: Mapping) -> Iterator[Trap]:
+    """Find what an example has left to its reader. Commands and values have angles of their own, such as ``<pad>``."""
     for path, scalar in list_texts(root, ""):
-        text = scalar.value
-        if "<" not in text or path.rpartition(".")[2] in ("description", "display_name"):
-            continue
-        found = _UNFILLED.search(text)
-        if found and not ("command" in path and " " in found[0]):
+        found = _UNFILLED.search(scalar.value) if "<" in scalar.value else None
+        field = path.rpartition(".")[2]
+        is_free = field in ("command", "value") or re.search(
+            r"(^|\.)(inputs|tags|environment_variables)\.[^.]+$", path
+        )
+        if found and field not in ("description", "display_name") and (found["sure"] or not is_free):
             what = f"{found[0]} is still to be filled in"
             yield Trap(
                 "unfilled-placeholder", problem_at(scalar, what, path=path, hint="write your own value")

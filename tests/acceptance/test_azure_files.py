@@ -75,8 +75,7 @@ def test_paths_of_a_step_are_relative_to_its_file(cli, files, tmp_path):
 def test_an_environment_to_be_built_is_found_from_everywhere(cli, files, tmp_path, monkeypatch):
     monkeypatch.delenv("DRUMLINE_ENVIRONMENT")
     (files / "parallel.yml").write_text(PARALLEL)
-    done = cli("job", "validate", "-f", files / "parallel.yml", cwd=tmp_path)
-    assert "create would refuse it" not in done.out + done.err
+    assert cli("job", "validate", "-f", files / "parallel.yml", cwd=tmp_path).rc == 0
 
 
 def test_code_of_a_step_within_a_registered_pipeline(cli, files, tmp_path):

@@ -155,11 +155,37 @@ def test_a_name_that_exists_is_refused_and_the_job_untouched(cli, tmp_path, drum
     assert before == sorted(path.stat().st_mtime_ns for path in (drumline_home / "jobs" / "taken").rglob("*"))
 
 
-def test_an_output_that_is_not_defined_is_a_warning_of_validate(cli, tmp_path):
+def test_an_output_that_is_not_defined_is_refused_by_validate_and_lint(cli, tmp_path):
     job = write_job(tmp_path, "a ${{outputs.x}}")
-    result = cli("job", "validate", "-f", job)
-    assert result.rc == 0
-    assert "job.yml:1:13: create would refuse it: command: " in result.err
+    for command in (("job", "validate"), ("lint",)):
+        result = cli(*command, "-f", job)
+        assert result.rc == 2
+        assert "job.yml:1:13: command: " in result.err
+
+
+def test_an_input_that_is_set_and_that_nothing_uses_is_refused(cli, tmp_path):
+    job = write_job(tmp_path, "echo ${{inputs.lr}}", inputs={"lr": 1}, name="first")
+    what = "inputs.lrr is set, but the job neither declares nor uses this input"
+    assert cli("job", "create", "-f", job, "--stream").rc == 0
+    for command in (("job", "create", "-f", job), ("job", "rerun", "first")):
+        done = cli(*command, "--set", "inputs.lrr=2")
+        assert (done.rc, what in done.err, "did you mean 'lr'?" in done.err) == (2, True, True), done.err
+    assert cli("job", "list", "--query", "[].name").out.split() == ["[", '"first"', "]"]
+
+
+def test_a_line_in_quotes_is_no_program(cli):
+    done = cli("run", "--", "python train.py")
+    assert done.rc == 2
+    assert "there is no program 'python train.py'" in done.err
+    assert "drumline run ... -- python train.py" in done.err
+
+
+def test_a_compute_that_is_nearly_attached_is_refused(cli, tmp_path):
+    assert cli("compute", "attach", "--type", "local", "--name", "lab").rc == 0
+    done = cli("job", "create", "-f", write_job(tmp_path, "true", compute="azureml:labb"))
+    assert done.rc == 2
+    assert "there is no compute 'labb'" in done.err
+    assert "did you mean 'lab'?" in done.err
 
 
 def test_validate_refuses_what_azure_refuses(cli, tmp_path):

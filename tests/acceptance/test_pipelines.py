@@ -706,8 +706,8 @@ def test_plan_shows_the_steps_and_makes_nothing(cli, tmp_path, drumline_home):
 def test_validate_says_what_create_would_refuse(cli, tmp_path):
     file = write_pipeline(tmp_path, {"a": step("true", "b"), "b": step("true", "a")})
     done = cli("job", "validate", "-f", file)
-    assert done.rc == 0
-    assert "create would refuse it: jobs: the steps wait for each other: a needs b needs a" in done.err
+    assert done.rc == 2
+    assert "jobs: the steps wait for each other: a needs b needs a" in done.err
 
 
 def test_an_output_whose_files_were_removed_or_written_over_is_not_reused(run, drumline_home):

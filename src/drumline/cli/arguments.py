@@ -477,10 +477,12 @@ def hide_overrides(given: Sequence[str]) -> None:
 
 def load_job_file(file: str, given: Sequence[str]) -> Any:
     """Load the job of ``--file`` with ``--set`` applied. Raises SpecError, UsageError."""
-    from drumline.spec.load import load_job
+    from drumline.spec.load import check_overrides, load_job
 
     hide_overrides(given)
     changes = parse_overrides(given)
-    if file in ("-", "/dev/stdin"):
-        return load_job(sys.stdin.buffer, relative_origin=os.getcwd(), params_override=changes)
-    return load_job(file, params_override=changes)
+    is_stdin = file in ("-", "/dev/stdin")
+    source, origin = (sys.stdin.buffer, os.getcwd()) if is_stdin else (file, None)
+    job = load_job(source, relative_origin=origin, params_override=changes)
+    check_overrides(job, changes)
+    return job

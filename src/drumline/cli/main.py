@@ -77,7 +77,7 @@ commands:
 
 options:
   -h, --help     show this help; after a command, the command's help, as drumline help COMMAND does
-  --version      show the version
+  -V, --version  show the version
   --debug        with a command: show the traceback of an error
   --color WHEN   colour our own words: auto, always or never
 """
@@ -176,7 +176,7 @@ def _dispatch(argv: list[str]) -> int:
         argv = [*argv[1:], "--help"]
     if not argv or argv[0] in ("-h", "--help"):
         return _print(HELP)
-    if argv[0] in ("--version", "version"):
+    if argv[0] in ("-V", "--version", "version"):
         return _print(f"drumline {__version__}\n")
     name = argv[0]
     if name == "__complete":

@@ -81,7 +81,9 @@ _IN_COMMAND: dict[str, dict[str, tuple[str, ...]]] = {
     "workspace": {"start": (), "run": (), "submit": ()},
 }
 _TEXTS = {
-    ("compute", word): _MACHINES_EXIST for word in ("start", "stop", "restart", "resize", "run", "kill")
+    **{("compute", word): _MACHINES_EXIST for word in ("start", "stop", "restart", "resize", "run", "kill")},
+    ("run", "--gpus"): "each process gets a GPU of its own, as long as there are some: --procs 2;"
+    " CUDA_VISIBLE_DEVICES chooses among them",
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from drumline.contract.errors import SpecError
+from drumline.contract.errors import Problem, SpecError
 from drumline.spec.entity_types import JOB_TYPES, job_class, job_table
 from drumline.spec.kinds.values import Report
 from drumline.spec.other_dialects import read_other_dialects
@@ -80,7 +80,11 @@ def _make_job(name: str, root: Mapping, base_path: str, overrides: Collection[di
     if environment is not None and not isinstance(environment, str) and not environment._base_path:
         environment._base_path = base_path
     job._root = root
-    job._warnings = [*_surprises(root), *_legacy(root), *_list_unused(root, overrides)]
+    job._warnings = [
+        *_surprises(root),
+        *_legacy(root),
+        *(f"{problem.what}; {problem.hint}" for problem in list_unused(root, overrides)),
+    ]
     return job
 
 
@@ -260,9 +264,21 @@ def _legacy(root: Mapping) -> list[str]:
     return [where + warning for warning in legacy_forms(node.value)]
 
 
-def _list_unused(root: Mapping, overrides: Iterable[dict[str, Any]]) -> list[str]:
+def list_unused(root: Mapping, overrides: Iterable[dict[str, Any]]) -> list[Problem]:
+    """Return a problem for each input that the overrides have added and nothing refers to."""
     if not overrides:
         return []
-    from drumline.spec.jobs.validate import list_unused
+    from drumline.spec.jobs import validate
 
-    return list_unused(root, overrides)
+    return validate.list_unused(root, overrides)
+
+
+def check_overrides(job: Job, overrides: Iterable[dict[str, Any]]) -> None:
+    """
+    Refuse overrides of a job, loaded with them, that change nothing: most often the name is misspelled.
+
+    Raises SpecError. In Python they are warned of, as azure-ai-ml takes them.
+    """
+    unused = list_unused(job._root, overrides) if job._root is not None else []
+    if unused:
+        raise SpecError(unused)

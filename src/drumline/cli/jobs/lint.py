@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.cli import output
 from drumline.cli.arguments import Parser, add_azure, add_file, add_output, enter_workspace, load_job_file
-from drumline.cli.jobs.plan import list_plan_warnings
-from drumline.contract.errors import Problem
+from drumline.contract.errors import DrumlineError, Problem
 from drumline.contract.words import format_count
 from drumline.control.lint.programs import Trap
 from drumline.control.lint.traps import find_traps
-from drumline.control.submission.planning import list_traps
+from drumline.control.submission import driven
+from drumline.control.submission.planning import list_traps, locate_problems
 from drumline.control.terminal import clean
 from drumline.spec.load import load_component
 from drumline.spec.reading.files import read_tree
@@ -40,13 +40,24 @@ def main(argv: list[str]) -> int:
 
 
 def _lint(arguments: Namespace) -> int:
-    of_component = _find_in_component(arguments)
-    found = _find_in_job(arguments) if of_component is None else of_component
+    found = _find_in_component(arguments)
+    refusal: DrumlineError | None = None
+    if found is None:
+        job = load_job_file(arguments.file, arguments.set)
+        found = list_traps(job)
+        try:
+            with locate_problems(job):
+                others = (*job._warnings, *driven.warnings_of(job))
+        except DrumlineError as error:
+            others, refusal = tuple(job._warnings), error
+        found += [Trap(_PLAN, Problem(text)) for text in others]
     if arguments.query or arguments.output not in (None, "table"):
         output.show([_describe(trap) for trap in found], arguments.output or "json", arguments.query)
     else:
         sys.stdout.write("".join(f"{clean(str(trap))}\n" for trap in found))
         print(format_count(len(found), "warning") if found else "nothing found")
+    if refusal is not None:
+        raise refusal
     return 1 if arguments.strict and any(trap.rule != _PLAN for trap in found) else 0
 
 
@@ -59,13 +70,6 @@ def _find_in_component(arguments: Namespace) -> list[Trap] | None:
         return None
     load_component(arguments.file, named=False)
     return find_traps(root, folder)
-
-
-def _find_in_job(arguments: Namespace) -> list[Trap]:
-    """Return the traps in a job's file, and what its plan warns of. Raises SpecError."""
-    job = load_job_file(arguments.file, arguments.set)
-    others = (*job._warnings, *list_plan_warnings(job))
-    return [*list_traps(job), *(Trap(_PLAN, Problem(text)) for text in others)]
 
 
 def _describe(trap: Trap) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from drumline.cli.arguments import (
     load_job_file,
     name_experiment,
 )
-from drumline.contract.errors import PlanError, Problem, SpecError
+from drumline.contract.errors import SpecError
 from drumline.contract.hiding import HIDDEN, hide_in, hide_in_text, is_secret
 from drumline.contract.plan import text_of
 from drumline.contract.words import format_count, format_seconds
@@ -220,30 +220,16 @@ def _format_step(looked: PlannedStep, head: Callable[[Plan], str]) -> str:
 
 
 def validate(arguments: Namespace) -> int:
-    """Report Azure's verdict. Jobs that Azure accepts and ``create`` would refuse get a warning."""
-    from drumline.control.submission import planning
+    """Check a job file as a submission does. Raises SpecError, PlanError, NotFoundError for what it would refuse."""
+    from drumline.control.submission import driven, planning
     from drumline.spec.jobs.validate import validate
 
     job = load_job_file(arguments.file, arguments.set)
     result = validate(job)
     if not result.passed:
         raise SpecError(list(result.problems))
-    warnings = [*result.warnings, *map(str, planning.list_traps(job)), *list_plan_warnings(job)]
+    with planning.locate_problems(job):
+        warnings = [*result.warnings, *map(str, planning.list_traps(job)), *driven.warnings_of(job)]
     output.print_warnings(warnings)
     output.show({"result": "Succeeded", "warnings": warnings}, arguments.output, arguments.query)
     return 0
-
-
-def list_plan_warnings(job: Any) -> list[str]:
-    """Return what a submission would warn of, or why it would refuse the job."""
-    from drumline.control.submission import driven
-
-    try:
-        return driven.warnings_of(job)
-    except (PlanError, SpecError) as error:
-        problems = error.problems or (Problem(error.message),)
-        where = [f"{problem.where}: " if problem.where else "" for problem in problems]
-        return [
-            f"{place}create would refuse it: {problem.what}"
-            for place, problem in zip(where, problems, strict=True)
-        ]

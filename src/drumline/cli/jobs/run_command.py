@@ -119,16 +119,24 @@ def _run(arguments: Namespace, program: list[str], standby: Standby | None) -> i
 
 
 def _check_program(program: str) -> None:
-    """Refuse a script without its interpreter: torchrun takes one, here the program is as typed in a shell."""
-    if program.endswith(".py") and "/" not in program and os.path.isfile(program):
-        import shutil
+    """Refuse a script without its interpreter, which torchrun takes, and a line in quotes, which ssh does."""
+    if " " not in program and not program.endswith(".py"):
+        return
+    import shlex
+    import shutil
 
-        if shutil.which(program) is None:
-            # Of Debian's programs, none is "python".
-            python = "python" if shutil.which("python") else "python3"
-            raise UsageError(
-                f"{program!r} is a script, not a program", f"drumline run ... -- {python} {program}"
-            )
+    if " " in program and not os.path.exists(program) and shutil.which(program) is None:
+        hint = f"without the quotes: drumline run ... -- {program}; a line of the shell: bash -c {shlex.quote(program)}"
+        raise UsageError(f"there is no program {program!r}", hint)
+    if (
+        program.endswith(".py")
+        and "/" not in program
+        and os.path.isfile(program)
+        and not shutil.which(program)
+    ):
+        # Of Debian's programs, none is "python".
+        python = "python" if shutil.which("python") else "python3"
+        raise UsageError(f"{program!r} is a script, not a program", f"drumline run ... -- {python} {program}")
 
 
 def _parse_seconds(text: str) -> float:

@@ -254,7 +254,8 @@ def resolve(text: str | None) -> Compute | None:
     """
     Return the compute that a job's ``compute`` names: ``azureml:NAME``, ``NAME`` or a resource id.
 
-    None: this machine; because the job says so, or because no cluster is attached and the name is Azure's.
+    None: this machine; because the job says so, or because no cluster is attached and the name is Azure's, like no
+    other here.
     A LocalCompute is this machine too, under a name that somebody gave it.
     Raises PlanError for a name that is not among those attached.
     """
@@ -273,12 +274,25 @@ def resolve(text: str | None) -> Compute | None:
         except SpecError:
             return True  # It may be: its file is damaged.
 
-    if not any(map(is_elsewhere, known)):
-        return None
     hint = _alike(name)
+    # A letter too many or too few is a slip; another letter may make another name, as of cpu-cluster.
+    is_slip = any(sorted(name) == sorted(other) or _lacks_letter(name, other) for other in known)
+    if not is_slip and not any(map(is_elsewhere, known)):
+        return None
     if hint.startswith("drumline"):
         hint += f"; drumline compute attach --type local --name {name} makes it this machine"
     raise PlanError(f"compute: there is no compute {name!r}", hint, path="compute")
+
+
+def _lacks_letter(one: str, other: str) -> bool:
+    """
+    Return whether a letter of the longer name makes the difference.
+
+    >>> _lacks_letter("labb", "lab"), _lacks_letter("gpu-cluster", "cpu-cluster")
+    (True, False)
+    """
+    short, long = sorted((one, other), key=len)
+    return any(long[:place] + long[place + 1 :] == short for place in range(len(long)))
 
 
 def name_of(text: str | None) -> str:

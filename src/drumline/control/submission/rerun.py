@@ -17,7 +17,7 @@ from drumline.control.jobs import lookup, stored_code
 from drumline.control.jobs.recovery import recover
 from drumline.control.submission.planning import AS_WRITTEN, RunOptions
 from drumline.control.submission.run_folder import WORKING_FOLDER
-from drumline.spec.load import load_job
+from drumline.spec.load import check_overrides, load_job
 from drumline.staging.snapshot.partial_folder import snapshot_path
 from drumline.staging.snapshot.take import take_snapshot
 
@@ -102,6 +102,7 @@ def _load(
 ) -> Any:
     text = io.BytesIO(json.dumps(spec).encode())
     job = load_job(text, relative_origin=folder.path, params_override=changes)
+    check_overrides(job, changes)
     job._root = None  # Its lines are those of no file.
     job.name = new_name or job.name
     return job

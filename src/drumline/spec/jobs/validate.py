@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from drumline.contract.errors import SpecError
+from drumline.contract.errors import Problem, SpecError
 from drumline.spec.entity_types import job_table
 from drumline.spec.hints import did_you_mean, unknown_attributes
 from drumline.spec.jobs.command import PYTHON_COMMAND_JOB
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
     from typing import Any
 
-    from drumline.contract.errors import Problem
     from drumline.spec.jobs.job import Job
     from drumline.spec.reading.source import Node
 
@@ -298,29 +297,30 @@ def _declared_inputs(component: Node | None, base_path: str) -> Mapping | None:
 _PATH = re.compile(r"((?:jobs\.[^.]+\.)*)inputs\.([^.\[]+)")
 
 
-def list_unused(root: Mapping, overrides: Iterable[dict[str, Any]]) -> list[str]:
-    """Return a warning for each input that the overrides, which are applied, have added and nothing refers to."""
+def list_unused(root: Mapping, overrides: Iterable[dict[str, Any]]) -> list[Problem]:
+    """Return a problem for each input that the overrides, which are applied, have added and nothing refers to."""
     paths = dict.fromkeys(str(path) for override in overrides for path in override)
-    return [warning for path in paths if (warning := _explain(root, path))]
+    return [problem for path in paths if (problem := _explain(root, path))]
 
 
-def _explain(root: Mapping, path: str) -> str:
+def _explain(root: Mapping, path: str) -> Problem | None:
     found = _PATH.match(path)
     holder = _find_holder(root, found[1]) if found else None
     inputs = holder.get("inputs") if holder is not None else None
     if not found or holder is None or not isinstance(inputs, Mapping) or found[2] not in inputs:
-        return ""
+        return None
     name = found[2]
     key, value = inputs.entries[name]
     # A key of the file has its place; a component declares its inputs elsewhere, and refuses others itself.
     if key.source is not None or "component" in holder or isinstance(holder.get("trial"), Scalar):
-        return ""
+        return None
     if (isinstance(value, Scalar) and value.value is None) or _is_mentioned(holder, name):
-        return ""
+        return None
     others = [str(other) for other, where, _ in inputs if where.source is not None]
     without = "it has no inputs: to change an argument, set the command (--set command='...')"
     hint = did_you_mean(name, others) or ("inputs of the job: " + ", ".join(others) if others else without)
-    return f"{found[1]}inputs.{name} is set, but the job neither declares nor uses this input; {hint}"
+    what = f"{found[1]}inputs.{name} is set, but the job neither declares nor uses this input"
+    return Problem(what, path=path, hint=hint)
 
 
 def _find_holder(root: Mapping, steps: str) -> Mapping | None:

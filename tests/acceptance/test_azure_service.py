@@ -176,10 +176,13 @@ def test_a_token_ends(azure, monkeypatch):
 
 
 def test_what_drumline_lacks_is_said(azure):
-    for path in ("/onlineEndpoints", "/jobs/a/b/c", "/endpoints/s"):
+    for path, words in {
+        "/onlineEndpoints/a": "Drumline trains; it has no endpoints",
+        "/connections/a": "Drumline has no hubs, connections or indexes",
+        "/jobs/a/b/c": "Drumline has no GET of /sub",
+    }.items():
         refused = azure.of(path)
-        assert refused.status == 501
-        assert refused.message.startswith("Drumline has no")
+        assert (refused.status, refused.message[: len(words)]) == (501, words)
 
 
 def test_a_schedule_is_kept_and_submits_its_job_when_it_is_triggered(azure, drumline_home):
@@ -259,6 +262,18 @@ def test_a_component_has_no_label_in_its_answer_and_comes_back_from_the_archive(
         changed = azure.of("/components/c", "PUT", {"properties": {"isArchived": is_archived}})
         assert changed.status in (200, 201), changed.body
         assert len(azure.of("/components").json["value"]) == count
+
+
+def test_an_environment_of_an_image_is_sent_again_to_the_next_server(drumline_home):
+    context = drumline_home / "workspaces" / "team" / "datastores" / "workspaceblobstore" / "up" / "context"
+    context.mkdir(parents=True)
+    (context / "Dockerfile").write_text("FROM ubuntu")
+    for inside in ("up/context/", "up/context/", "up/../up/context/"):
+        with run_service() as azure:
+            uri = f"{azure.address}/d18-workspaceblobstore-team/{inside}"
+            body = {"properties": {"build": {"contextUri": uri, "dockerfilePath": "Dockerfile"}}}
+            made = azure.of("/environments/CliV2AnonymousEnvironment/versions/0f", "PUT", body)
+            assert made.status == (400 if ".." in inside else 201), made.body
 
 
 def test_a_server_that_is_killed_leaves_no_half_job_and_its_shell_goes_on(drumline_home):

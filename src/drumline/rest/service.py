@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match, Route
 
+from drumline.azure import explain_lack
 from drumline.contract import folder as homes
 from drumline.contract.errors import (
     DAMAGED,
@@ -118,7 +119,10 @@ class RestService:
         if chosen is None:
             path = request.url.path[:_MOST_SHOWN]
             print(f"501: {request.method[:20]} {path!r}", file=sys.stderr)
-            return _refuse(501, "NotImplemented", f"Drumline has no {request.method[:20]} of {path}")
+            reason = explain_lack(rest.split("/")[1]) if split and "/" in rest else ""
+            return _refuse(
+                501, "NotImplemented", reason or f"Drumline has no {request.method[:20]} of {path}"
+            )
         if not is_checked_there:
             welcome(scope)
         return lambda _, receive, send: chosen.handle(scope, receive, send)

@@ -438,3 +438,20 @@ def test_an_output_of_type_path_is_a_folder_and_a_component_has_a_function(tmp_p
     component = load_component(tmp_path / "write.yml")
     assert component.outputs["o"].type == component().outputs["o"].type == "uri_folder"
     assert component._func().component is component
+
+
+def test_a_sweep_of_a_pipeline_has_the_outputs_and_defaults_of_its_component(tmp_path):
+    """As in Azure, whose client sends neither; what is searched has no value."""
+    text = (
+        "type: command\ncommand: train ${{inputs.lr}} ${{inputs.n}} ${{outputs.o}}\n"
+        "inputs:\n  lr: {type: number, default: 1}\n  n: {type: integer, default: 3}\n"
+        "outputs:\n  o: {type: mlflow_model}\n"
+    )
+    (tmp_path / "train.yml").write_text(text)
+    sweep = {
+        "type": "sweep",
+        "trial": "./train.yml",
+        "search_space": {"lr": {"type": "choice", "values": [1]}},
+    }
+    done: Any = filled(to_node("s", sweep, str(tmp_path)))
+    assert (done.inputs, done.outputs["o"].type, list(done._declared)) == ({"n": 3}, "mlflow_model", ["n"])

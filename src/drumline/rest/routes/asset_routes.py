@@ -90,6 +90,10 @@ def put_version(call: Call) -> Reply:
     """Register a version, or change what may change of one; ``isArchived`` archives and restores it."""
     kind, name, version = _find_kind(call), call.name(), call.path["version"]
     values = asset_bodies.read_asset(kind, name, version, call.body, uploads.find_code)
+    build = values.get("build")
+    if kind == "environment" and isinstance(build, dict) and build.get("path"):
+        # The port of the next server is another, and its client sends the same version again.
+        build["path"] = uploads.find_context(call, str(build["path"]))
     entity = _LOADERS[kind](io.BytesIO(json.dumps(values).encode()), relative_origin=".")
     asset_verbs.create(entity, version=version)
     _set_archived(call, kind, version)

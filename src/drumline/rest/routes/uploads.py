@@ -11,6 +11,7 @@ import re
 import shutil
 import time
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from drumline.contract import folder as homes
 from drumline.contract.errors import NotFoundError, UsageError
@@ -96,6 +97,15 @@ def find_code(name: str, version: str) -> str:
 
 
 # containers
+
+
+def find_context(call: Call, address: str) -> str:
+    """Return the folder of an image's context that was uploaded here; any other address as it is."""
+    name, _, inside = unquote(address.removeprefix(f"{call.address}/")).partition("/")
+    if not address.startswith(f"{call.address}/") or ".." in inside.split("/"):
+        return address
+    found = find_container(name)
+    return os.path.join(found.folder, inside) if isinstance(found, Container) else address
 
 
 def name_datastore_container(call: Call, datastore: str) -> str:

@@ -12,7 +12,14 @@ from drumline.spec.entity import fill
 from drumline.spec.entity_types import JOB_TYPES, job_class
 from drumline.spec.foreign_parts import ours
 from drumline.spec.jobs.command import CommandComponent
-from drumline.spec.jobs.component import Component, class_of, component_of, declare_inputs, fill_command
+from drumline.spec.jobs.component import (
+    Component,
+    class_of,
+    component_of,
+    declare_inputs,
+    fill_command,
+    find_component,
+)
 from drumline.spec.jobs.job import Job, to_dict
 from drumline.spec.jobs.parallel import SETTINGS as PARALLEL_SETTINGS
 from drumline.spec.jobs.parallel import Parallel, ParallelComponent, to_command
@@ -272,6 +279,13 @@ def fill_component(node: Job, lookup: Lookup) -> Job:
         job = _parallel(job if job.type == "parallel" else _as(Parallel, job), component)
     if job.type == "parallel":
         return to_command(job)  # type: ignore[arg-type]
+    trial = getattr(job, "trial", None)
+    if isinstance(trial, str):
+        space: Any = job.search_space  # type: ignore[attr-defined]
+        declare_inputs(job, find_component(trial, job.base_path, lookup))
+        job._declared = {name: one for name, one in job._declared.items() if name not in space}
+        for name in space:
+            job.inputs.pop(name, None)
     return job
 
 

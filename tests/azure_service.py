@@ -63,10 +63,10 @@ class Service:
 
 
 @contextlib.contextmanager
-def run_service(port: int = 0):
+def run_service(port: int = 0, *words: str):
     """Run a server of this test's home, and end it."""
     process = subprocess.Popen(
-        [*DRUMLINE, "azure", "serve", "--port", str(port)], stdout=subprocess.PIPE, text=True
+        [*DRUMLINE, "azure", "serve", "--port", str(port), *words], stdout=subprocess.PIPE, text=True
     )
     try:
         address = process.stdout.readline().strip() if process.stdout else ""

@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from azure_service import DRUMLINE, SCOPE, job_body, run_service
+from azure_service import DRUMLINE, SCOPE, Service, job_body, run_service
 from waiting import wait_until
 
 pytest.importorskip("starlette")
@@ -147,7 +147,7 @@ def test_nothing_is_answered_without_a_token(azure):
         version = "/v1.0" if prefix else ""
         for method, path, _ in routes:
             filled = path.replace("{kind:kind}", "data")
-            for part in ("name", "version", "node", "experiment"):
+            for part in ("name", "version", "node", "experiment", "path:path"):
                 filled = filled.replace(f"{{{part}}}", "a1")
             address = prefix + version + SCOPE + filled
             body = None if method == "GET" else {}
@@ -405,6 +405,62 @@ def test_the_secret_reaches_no_rank(azure):
     assert done.returncode == 0, done.stderr
     for name in ("IDENTITY_HEADER", "IDENTITY_ENDPOINT", "AZUREML_DEV_URL_MFE"):
         assert name not in done.stdout
+
+
+def test_ranks_trust_whom_the_shell_trusted_before(azure):
+    """Inside the variables of the server twice: containers and other machines have no file of it."""
+    environ = {**os.environ, "SSL_CERT_FILE": "/corp.pem"}
+    environ.pop("REQUESTS_CA_BUNDLE", None)
+    done = run_azure("run", *DRUMLINE, "azure", "run", *DRUMLINE, "run", "--", "env", env=environ)
+    assert done.returncode == 0, done.stderr
+    names = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "DRUMLINE_BEFORE_")
+    shown = [line for line in done.stdout.splitlines() if line.startswith(names)]
+    assert shown == ["SSL_CERT_FILE=/corp.pem"]
+
+
+READ = "import sys, mlflow; print(mlflow.MlflowClient(sys.argv[1]).get_run('logged').data.metrics)"
+
+
+def test_plain_mlflow_reads_the_runs_at_the_address_of_the_workspace(azure):
+    program = "from azureml.core import Run; Run.get_context().log('loss', 0.25)"
+    azure.of("/jobs/logged", "PUT", job_body(f'{shlex.quote(sys.executable)} -c "{program}"'))
+    assert wait_for_end(azure, "logged")["status"] == "Completed"
+    uri = azure.of("").json["properties"]["mlFlowTrackingUri"]
+    environ = {name: value for name, value in os.environ.items() if name != "MLFLOW_ALLOW_FILE_STORE"}
+    done = run_azure("run", sys.executable, "-c", READ, uri, env=environ)
+    assert done.stdout == "{'loss': 0.25}\n", done.stderr
+    refused = azure.of("/api/2.0/mlflow/runs/get", service="/mlflow/v2.0")
+    assert (refused.status, uri in refused.json["message"]) == (501, True)
+
+
+def test_a_new_key_ends_tokens_and_certificates(drumline_home):
+    with run_service() as first:
+        first_authority = Path(drumline_home, "azure", "authority.pem").read_text()
+        refused = run_azure("serve", "--port", "0", "--new-key", timeout=30)
+        assert (refused.returncode, "end that server first" in refused.stderr) == (2, True)
+    with run_service(0, "--new-key") as again:
+        for headers in ({"Authorization": f"Bearer {first.token}"}, first.identity):
+            assert again.ask(f"{SCOPE}/jobs", headers=headers).status == 401
+        assert again.of("/jobs").status == 200
+        Path(drumline_home, "old.pem").write_text(first_authority)
+        again.variables["REQUESTS_CA_BUNDLE"] = f"{drumline_home}/old.pem"
+        with pytest.raises(ssl.SSLCertVerificationError):
+            again.of("/jobs")
+
+
+def test_the_studio_serves_the_client_too(drumline_home):
+    words = [*DRUMLINE, "studio", "--azure", "--no-browser", "--port", "0"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline().startswith("http://127.0.0.1:")
+        azure = Service(process, endpoint.find_running())
+        assert azure.of("/jobs/one", "PUT", job_body("echo one")).status == 201
+        assert wait_for_end(azure, "one")["status"] == "Completed"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert not list(Path(drumline_home).glob("*/*.json"))
 
 
 def test_a_damaged_key_lets_nobody_in(drumline_home):

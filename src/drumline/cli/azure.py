@@ -108,7 +108,8 @@ def _run_shell(arguments: Namespace) -> int:
 
 def _serve(arguments: Namespace) -> int:
     # No surface knows another, so this one is loaded by its name.
-    import_module("drumline.rest.serving").serve(arguments.port, ends_with=arguments.ends_with)
+    serving = import_module("drumline.rest.serving")
+    serving.serve(arguments.port, ends_with=arguments.ends_with, new_key=arguments.new_key)
     return 0
 
 
@@ -308,6 +309,11 @@ def _show(argv: list[str], result: Any) -> int:
 def _take_port(parser: Parser) -> None:
     parser.add_argument(
         "--port", type=int, metavar="N", help="default: 7979, or the next one that is free; 0: any"
+    )
+    parser.add_argument(
+        "--new-key",
+        action="store_true",
+        help="let no token and no certificate of earlier servers be good any more",
     )
     parser.add_argument("--ends-with", type=int, default=0, help=SUPPRESS)
 

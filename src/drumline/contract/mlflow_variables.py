@@ -7,6 +7,9 @@ import json
 FILES = "file://"
 """How the address of a file store begins."""
 
+ALLOW = "MLFLOW_ALLOW_FILE_STORE"
+"""MLflow 3.7 and later refuse a file store unless this is ``true``."""
+
 PARENT_TAG = "mlflow.parentRunId"
 JOB_TAG = "drumline.job"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.plan import bind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, MutableMapping
 
     from drumline.contract.plan import NodeTask, Plan, RankTask
 
@@ -22,6 +22,22 @@ _NODE_NAMES = ("${interface}", "${ib_devices}", "${ucx_devices}")
 _MAY_BE_EMPTY = ("${ib_devices}", "${ucx_devices}")
 
 _NONE: Mapping[str, str] = {}
+
+BEFORE = "DRUMLINE_BEFORE_"
+"""Begins the name of a variable with the value that another had before ``drumline azure env`` set it; empty: none."""
+
+TRUST = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
+"""Variables that name a file of authorities, which ``drumline azure env`` sets."""
+
+
+def restore_trust(environ: MutableMapping[str, str]) -> None:
+    """Name the authorities of before again: containers and other machines have no file of this user's server."""
+    for name in TRUST:
+        before = environ.pop(BEFORE + name, None)
+        if before:
+            environ[name] = before
+        elif before is not None:
+            environ.pop(name, None)
 
 
 class RankVariables:

@@ -101,8 +101,7 @@ def tracking_variables(name: str, experiment: str, mlflow_uri: str, own: Mapping
     variables = {
         "MLFLOW_TRACKING_URI": mlflow_uri,
         "MLFLOW_EXPERIMENT_NAME": experiment,
-        # MLflow 3.7 and later refuse a file store unless told so.
-        "MLFLOW_ALLOW_FILE_STORE": "true",
+        mlflow_variables.ALLOW: "true",
     }
     run_id = own.get("MLFLOW_RUN_ID", "")
     if not run_id and own.get("MLFLOW_TRACKING_URI", mlflow_uri).startswith(mlflow_variables.FILES):

@@ -17,7 +17,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from drumline.contract.folder import write_whole
-from drumline.rest.endpoint import folder
+from drumline.contract.rank_variables import TRUST
+from drumline.rest.endpoint import find_trust, folder
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -56,18 +57,11 @@ def write_bundle() -> str:
 
     Those of before: of ``REQUESTS_CA_BUNDLE`` or ``SSL_CERT_FILE``, else the system's, else certifi's.
     """
-    ours = _to_text(_get_authority()[0])
     before = ""
-    for place in (
-        os.environ.get("REQUESTS_CA_BUNDLE", ""),
-        os.environ.get("SSL_CERT_FILE", ""),
-        *_SYSTEM_BUNDLES,
-    ):
+    for place in (*map(find_trust, TRUST), *_SYSTEM_BUNDLES):
         if place and os.path.isfile(place):
             with open(place, encoding="utf-8", errors="replace") as file:
                 before = file.read()
-            if before.startswith(ours):
-                return place
             break
     else:
         with contextlib.suppress(ImportError):
@@ -75,7 +69,7 @@ def write_bundle() -> str:
     # Two shells may have had two of them.
     digest = hashlib.sha256(before.encode()).hexdigest()[:8]
     path = os.path.join(folder(), f"ca-bundle-{digest}.pem")
-    write_whole(path, ours + before)
+    write_whole(path, _to_text(_get_authority()[0]) + before)
     return path
 
 

@@ -18,8 +18,10 @@ import secrets
 import time
 from typing import Any
 
-from drumline.contract.errors import DrumlineError
+from drumline.contract.errors import DrumlineError, UsageError
 from drumline.contract.folder import private_folder, write_once
+from drumline.contract.mlflow_variables import ALLOW
+from drumline.contract.rank_variables import BEFORE, TRUST
 from drumline.control.settings import studios
 
 PORT = 7979
@@ -51,6 +53,16 @@ def get_key() -> bytes:
             f"the key in {path} is damaged, or others can read it", "remove it: another is made"
         )
     return bytes.fromhex(text)
+
+
+def remove_keys() -> None:
+    """Remove the key and the authority: tokens, addresses of blobs and certificates end. Raises UsageError, OSError."""
+    running = find_running()
+    if running:
+        raise UsageError(f"the server at {running} still has the key that is to end", "end that server first")
+    for name in os.listdir(folder()):
+        if name == "key" or name.endswith(".pem"):
+            os.unlink(os.path.join(folder(), name))
 
 
 def find_running() -> str:
@@ -95,6 +107,12 @@ def _encode(data: bytes) -> bytes:
     return base64.urlsafe_b64encode(data).rstrip(b"=")
 
 
+def find_trust(name: str) -> str:
+    """Return what a variable of ``TRUST`` was before it named a file of ours; empty: nothing."""
+    value = os.environ.get(name, "")
+    return os.environ.get(BEFORE + name, "") if os.path.dirname(value) == folder() else value
+
+
 def list_variables(address: str, bundle: str) -> dict[str, str | None]:
     """
     Return the variables of a program that is to find the server at ``address``; None: one that it must not have.
@@ -108,8 +126,9 @@ def list_variables(address: str, bundle: str) -> dict[str, str | None]:
         "AZUREML_DEV_URL_MFE": address,
         "IDENTITY_ENDPOINT": f"{address}/msi/token",
         "IDENTITY_HEADER": make_secret(get_key()),
-        "REQUESTS_CA_BUNDLE": bundle,
-        "SSL_CERT_FILE": bundle,
+        **{BEFORE + name: find_trust(name) for name in TRUST},
+        **dict.fromkeys(TRUST, bundle),
+        ALLOW: os.environ.get(ALLOW) or "true",
         "NO_PROXY": no_proxy,
         "no_proxy": no_proxy,
         "DRUMLINE_AZURE": None,

@@ -53,6 +53,7 @@ _ROUTES = {
     "": (*job_routes.ROUTES, *asset_routes.ROUTES, *schedule_routes.ROUTES, *workspace_routes.ROUTES),
     "/history": run_history.ROUTES,
     "/data": run_history.DATA_ROUTES,
+    "/mlflow": workspace_routes.MLFLOW_ROUTES,
 }
 """Method, path behind the scope and handler, by the service before the scope."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract import status
 from drumline.contract.drill_kinds import END, KINDS, DrillRequest
 from drumline.contract.errors import JobFailedError, UsageError, WaitTimeoutError
-from drumline.contract.mlflow_variables import FILES
+from drumline.contract.mlflow_variables import ALLOW, FILES
 from drumline.contract.record import describe_record
 from drumline.contract.words import format_seconds
 from drumline.control import times
@@ -65,17 +65,14 @@ class Poller(Operations):
 
 # MLflow in the process that asks where the runs are.
 
-_ALLOW = "MLFLOW_ALLOW_FILE_STORE"
-
 
 def let_mlflow_read(uri: str | None) -> None:
     """
-    Let MLflow read a file store in this process, before the address of one is handed out.
-
-    MLflow 3.7 and later refuse one unless a variable allows it; where that is set, it stays as it is.
+    Let MLflow read a file store in this process, before the address of one is handed out; where the variable is set,
+    it stays as it is.
     """
     if uri and uri.startswith(FILES):
-        os.environ.setdefault(_ALLOW, "true")
+        os.environ.setdefault(ALLOW, "true")
 
 
 _DRILL_LIMIT_S = 30.0

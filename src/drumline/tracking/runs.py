@@ -17,7 +17,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from drumline.contract.folder import open_plain
-from drumline.contract.mlflow_variables import PARENT_TAG, is_server, run_id_of, variables_of
+from drumline.contract.mlflow_variables import ALLOW, PARENT_TAG, is_server, run_id_of, variables_of
 from drumline.contract.record import NamedTuple
 from drumline.tracking import mlflow_files
 
@@ -111,7 +111,7 @@ def _effective_variables(folder: RunFolder, plan: Plan, note: Mapping[str, objec
     if not run_id:
         run_id = run_id_of(plan.job)
         variables["MLFLOW_TRACKING_URI"] = mlflow_files.uri_of(folder.root)
-        variables["MLFLOW_ALLOW_FILE_STORE"] = "true"
+        variables[ALLOW] = "true"
     return {**variables, **variables_of(run_id, plan.job)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -30,9 +31,12 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--certfile", default="", metavar="FILE", help="serve https with this certificate")
     parser.add_argument("--keyfile", default="", metavar="FILE", help="its key; default: in the same file")
+    parser.add_argument(
+        "--azure", action="store_true", help="serve azure-ai-ml too, as drumline azure serve does"
+    )
     add_workspace(parser)
     arguments = parser.parse_args(argv)
-    # No surface knows another, so this one is loaded by its name.
+    # No surface knows another, so these are loaded by their names.
     serve: Any = import_module("drumline.studio.serve")
     wish = serve.Wish(
         host=arguments.host,
@@ -43,7 +47,7 @@ def main(argv: list[str]) -> int:
         opens_browser=not arguments.no_browser,
     )
     with enter_workspace(arguments.workspace_name):
-        running = find_running(wish, serve.Wish())
+        running = None if arguments.azure else find_running(wish, serve.Wish())
         if running is not None:
             print(running.address, flush=True)
             print("it runs already; --port N starts another", file=sys.stderr)
@@ -53,7 +57,9 @@ def main(argv: list[str]) -> int:
             page = running.path_of("", current_workspace())
             browser.open_page(running, page, opens_browser=wish.opens_browser)
             return 0
-        serve.serve(wish)
+        beside = import_module("drumline.rest.serving").run_beside() if arguments.azure else nullcontext()
+        with beside:
+            serve.serve(wish)
     return 0
 
 

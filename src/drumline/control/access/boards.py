@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
 from drumline.contract.folder import RunFolder, home
+from drumline.contract.mlflow_variables import ALLOW
 from drumline.contract.outcome import fold
 from drumline.contract.plan import Plan
 from drumline.contract.record import NamedTuple
@@ -184,7 +185,7 @@ def serve_mlflow(port: int, python: str = "") -> Iterator[str]:
             "1",
         ]
         words += ["--backend-store-uri", store, "--default-artifact-root", store, "--no-serve-artifacts"]
-        process = _start(words, empty, env={"MLFLOW_ALLOW_FILE_STORE": "true"})
+        process = _start(words, empty, env={ALLOW: "true"})
         address = f"http://127.0.0.1:{port}"
         _wait_until_served(process, address)
         yield address

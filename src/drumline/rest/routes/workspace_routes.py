@@ -58,6 +58,13 @@ def show_services(call: Call) -> dict[str, str]:
     return dict.fromkeys(_SERVICES, call.address)
 
 
+def refuse_mlflow(call: Call) -> Reply:
+    """Say where the runs are: MLflow with azureml-mlflow reads that store, or server, as any MLflow does."""
+    uri = workspaces.describe(current_workspace()).mlflow_tracking_uri
+    text = f"runs are not behind this address: mlflow.set_tracking_uri({uri!r}), the workspace's mlflow_tracking_uri"
+    return Reply({"error_code": "NOT_IMPLEMENTED", "message": text}, 501)
+
+
 def list_sizes(call: Call) -> dict[str, Any]:
     """List the sizes of machines: there is this one."""
     cores = os.cpu_count() or 1
@@ -174,6 +181,8 @@ ROUTES = [
     ("DELETE", "/computes/{name}", delete_compute),
     ("POST", "/computes/{name}/listNodes", list_nodes),
 ]
+
+MLFLOW_ROUTES = [(method, "/{path:path}", refuse_mlflow) for method in ("GET", "POST", "PATCH", "DELETE")]
 
 _PROVIDER = f"/providers/{workspaces.PROVIDER}/workspaces"
 

@@ -12,6 +12,7 @@ from drumline.contract import status
 from drumline.contract.folder import WORKSPACE
 from drumline.contract.plan import Plan
 from drumline.contract.process_identity import user
+from drumline.contract.rank_variables import restore_trust
 from drumline.engines.engine_table import engine
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
@@ -50,6 +51,7 @@ def run_job(folder: SupervisedFolder, requests: EndRequests, secrets: Mapping[st
         return h.Finish(
             status.FAILED, 1, f"its secrets were lost before it started: {', '.join(lost)}; submit it again"
         )
+    restore_trust(os.environ)
     # Ranks find the job's own workspace, whatever that of this process was.
     os.environ.pop(WORKSPACE, None)
     if plan.workspace:

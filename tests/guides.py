@@ -40,6 +40,7 @@ HERE: dict[str, dict[str, str]] = {
     "tutorials/quickstart": {},
     "tutorials/from-azure-ml": {},
     "tutorials/pipeline-and-sweep": {},
+    "howto/agents": {"job.yml": JOB, "count.py": COUNT},
     "howto/assets": {},
     "howto/data": {},
     "howto/parallel": {},

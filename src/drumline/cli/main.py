@@ -39,6 +39,7 @@ COMMANDS = {
     "model": "manage models: create, show, list, update, download, archive, restore",
     "component": "manage components, the steps of pipelines: create, show, list, update, download, archive, restore",
     "datastore": "manage datastores: create, show, list, update, delete",
+    "mcp": "answer a coding agent: submit, show, why, logs, lint, cancel, drill",
     "studio": "show jobs, ranks, logs and metrics as web pages",
     "tensorboard": "show the event files of jobs in TensorBoard",
     "mlflow": "show what jobs have logged in MLflow's web pages",
@@ -57,7 +58,7 @@ _ROOMS = {
     **dict.fromkeys(("job", "run", "sweep", "plan", "lint"), "jobs."),
     "ps": "views.",
     **dict.fromkeys(("drill", "rehearse", "scale", "tune"), "measuring."),
-    **dict.fromkeys(("studio", "tensorboard", "mlflow"), "web."),
+    **dict.fromkeys(("mcp", "studio", "tensorboard", "mlflow"), "web."),
     **dict.fromkeys(("cache", "df", "doctor", "prune", "warm"), "upkeep."),
     **dict.fromkeys(("data", "environment", "model", "component", "datastore"), "assets."),
     **dict.fromkeys(("configure", "completion", "schema", "init"), "guide."),
@@ -211,23 +212,11 @@ def _explain(error: Exception, debug: bool) -> int:
         import traceback
 
         traceback.print_exc()
-    from drumline.contract.errors import describe_os_error
-    from drumline.control.terminal import clean
+    from drumline.cli.output import explain
 
-    exit_code: int = getattr(error, "exit_code", 1)
-    problems = getattr(error, "problems", ())
-    if len(problems) > 1 or any(problem.file for problem in problems):
-        for problem in problems:
-            print("error: " + clean(str(problem)), file=sys.stderr)
-        if len(problems) > 1:
-            print(f"({len(problems)} errors)", file=sys.stderr)
-    elif hasattr(error, "hint"):
-        print("error: " + clean(getattr(error, "message", str(error))), file=sys.stderr)
-        if error.hint:
-            print("hint: " + clean(error.hint), file=sys.stderr)
-    elif isinstance(error, OSError):
-        print(clean(f"error: {describe_os_error(error)}"), file=sys.stderr)
-    else:
-        print(clean(f"error: internal error: {error!r}"), file=sys.stderr)
+    for line in explain(error):
+        print(line, file=sys.stderr)
+    if not hasattr(error, "hint") and not isinstance(error, OSError):
         print("hint: run the command with --debug to see where", file=sys.stderr)
+    exit_code: int = getattr(error, "exit_code", 1)
     return exit_code

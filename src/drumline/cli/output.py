@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import UsageError
+from drumline.contract.errors import UsageError, describe_os_error
 from drumline.contract.record import describe_record
 from drumline.control.terminal import clean
 
@@ -70,6 +70,19 @@ def print_warnings(warnings: Iterable[str]) -> None:
     """Print each to standard error."""
     for warning in warnings:
         print(f"warning: {clean(warning)}", file=sys.stderr)
+
+
+def explain(error: Exception) -> list[str]:
+    """Return the lines that tell a user of an error: all problems of a file, or a sentence with its hint."""
+    problems = getattr(error, "problems", ())
+    if len(problems) > 1 or any(problem.file for problem in problems):
+        count = [f"({len(problems)} errors)"] if len(problems) > 1 else []
+        return [*(clean(f"error: {problem}") for problem in problems), *count]
+    if hasattr(error, "hint"):
+        hint = [clean(f"hint: {error.hint}")] if error.hint else []
+        return [clean(f"error: {getattr(error, 'message', str(error))}"), *hint]
+    told = describe_os_error(error) if isinstance(error, OSError) else f"internal error: {error!r}"
+    return [clean(f"error: {told}")]
 
 
 def tell(text: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import SpecError
 from drumline.contract.record import NamedTuple
@@ -26,6 +26,19 @@ class Trap(NamedTuple):
     def __str__(self) -> str:
         first, newline, rest = str(self.problem).partition("\n")
         return f"{first} [{self.rule}]{newline}{rest}"
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        problem = self.problem
+        return {
+            "rule": self.rule,
+            "message": problem.what,
+            "hint": problem.hint,
+            "path": problem.path,
+            "file": problem.file,
+            "line": problem.line,
+            "column": problem.column,
+        }
 
 
 class Target(NamedTuple):

@@ -20,10 +20,13 @@ from drumline.contract.secrets import list_names
 from drumline.control.assets import references
 from drumline.control.jobs import recovery
 from drumline.control.jobs.job_outputs import output_path
+from drumline.control.lint.programs import Trap
+from drumline.control.lint.traps import find_traps
 from drumline.control.submission import notice_receivers, run_folder, submitted_secrets
 from drumline.control.submission.planning import (
     check_fields,
     find_component,
+    list_traps,
     locate_problems,
     plan,
     take_code,
@@ -41,7 +44,9 @@ from drumline.spec.jobs.job import to_dict
 from drumline.spec.jobs.pipeline import fill_component, pin_job_paths
 from drumline.spec.jobs.sweep import ParameterizedCommand, resolve_trial
 from drumline.spec.kinds.values import PRIMITIVES
+from drumline.spec.load import load_component
 from drumline.spec.parts.io import PATTERN, Binding, Input, fits_primitive, texts_of, to_input
+from drumline.spec.reading.files import read_tree
 from drumline.tracking import metrics
 
 if TYPE_CHECKING:
@@ -209,6 +214,32 @@ def warnings_of(job: Job) -> list[str]:
     if job.type == "sweep":
         return prepare(job)[1]
     return check_pipeline(job)[1]  # type: ignore[arg-type]
+
+
+PLAN = "plan"
+"""In place of a rule of lint: what the job would be without, or run with, here."""
+
+
+def lint(file: str, load: Callable[[], Any]) -> tuple[list[Trap], DrumlineError | None]:
+    """
+    Return the traps in the file of a component or a job; of a job also what its plan warns of, and why a submission
+    would refuse it. ``load`` returns the job.
+
+    Raises SpecError.
+    """
+    if file != "-":
+        _, root, folder = read_tree(file)
+        if re.search(r"component\.schema\.json", str(root.value_of("$schema") or ""), re.IGNORECASE):
+            load_component(file, named=False)
+            return find_traps(root, folder), None
+    job = load()
+    warnings, refusal = list(job._warnings), None
+    try:
+        with locate_problems(job):
+            warnings += warnings_of(job)
+    except DrumlineError as error:
+        refusal = error
+    return [*list_traps(job), *(Trap(PLAN, Problem(text)) for text in warnings)], refusal
 
 
 def submit_driven(job: Job, *, check: bool = True) -> tuple[RunFolder, list[str]]:

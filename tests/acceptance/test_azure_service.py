@@ -179,6 +179,7 @@ def test_what_drumline_lacks_is_said(azure):
     for path, words in {
         "/onlineEndpoints/a": "Drumline trains; it has no endpoints",
         "/connections/a": "Drumline has no hubs, connections or indexes",
+        "/computes/a/stop": "Drumline starts and stops no machines",
         "/jobs/a/b/c": "Drumline has no GET of /sub",
     }.items():
         refused = azure.of(path)
@@ -240,6 +241,19 @@ def test_a_schedule_whose_job_could_not_run_is_refused(azure):
         refused = azure.of("/schedules/s", "PUT", {"properties": {"action": action}})
         assert message in refused.message
         assert azure.of("/schedules/s").status == 404
+
+
+def test_a_workspace_that_is_there_is_changed_and_deleted(azure, drumline_home):
+    """The client finds any, and so it sends no PUT."""
+    for method, body, status, words in (
+        ("PATCH", {"properties": {"description": "first"}, "tags": {"a": "1"}}, 200, "first"),
+        ("PATCH", {"properties": {"friendlyName": "second"}}, 200, "first"),
+        ("DELETE", None, 200, ""),
+        ("DELETE", None, 404, "there is no workspace 'team'"),
+    ):
+        answer = azure.of("/", method, body)
+        assert (answer.status, words in answer.body.decode()) == (status, True), answer.body
+    assert not (drumline_home / "workspaces" / "team").exists()
 
 
 def test_a_version_that_is_part_of_a_path_is_refused(azure):

@@ -120,7 +120,10 @@ class RestService:
         if chosen is None:
             path = request.url.path[:_MOST_SHOWN]
             print(f"501: {request.method[:20]} {path!r}", file=sys.stderr)
-            reason = explain_lack(rest.split("/")[1]) if split and "/" in rest else ""
+            words = rest.split("/") if split else []
+            reason = next(
+                filter(None, map(explain_lack, (*words[1:2], f"begin{words[-1]}" if words else ""))), ""
+            )
             return _refuse(
                 501, "NotImplemented", reason or f"Drumline has no {request.method[:20]} of {path}"
             )

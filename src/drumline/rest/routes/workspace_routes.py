@@ -53,6 +53,16 @@ def put_workspace(call: Call) -> Reply:
     return Reply(show_workspace(call), 201)
 
 
+def patch_workspace(call: Call) -> dict[str, Any]:
+    put_workspace(call)
+    return show_workspace(call)
+
+
+def delete_workspace(call: Call) -> Reply:
+    workspaces.delete(current_workspace())
+    return Reply({})
+
+
 def show_services(call: Call) -> dict[str, str]:
     """Reply at the address of discovery: all services are here."""
     return dict.fromkeys(_SERVICES, call.address)
@@ -170,6 +180,8 @@ def list_nodes(call: Call) -> dict[str, Any]:
 ROUTES = [
     ("GET", "/", show_workspace),
     ("PUT", "/", put_workspace),
+    ("PATCH", "/", patch_workspace),
+    ("DELETE", "/", delete_workspace),
     ("GET", "/datastores", list_datastores),
     ("GET", "/datastores/{name}", show_datastore),
     ("PUT", "/datastores/{name}", put_datastore),

@@ -1,9 +1,12 @@
 """``MLClient.compute``, in scripts shaped like those for azure-ai-ml."""
 
+import os
+
 import pytest
 
 from drumline import AmlCompute, LocalCompute, MLClient, SlurmCompute, load_compute
 from drumline.control.machine import computes
+from drumline.engines.slurm.engine import SlurmEngine
 from drumline.exceptions import ResourceNotFoundError, UsageError, ValidationException
 
 
@@ -17,8 +20,26 @@ def here(client):
     return client.compute.begin_create_or_update(LocalCompute(name="here")).result()
 
 
-def test_a_script_that_makes_its_cluster_finds_it_instead(client, here, capsys):
+def test_a_name_that_nobody_attached_is_what_a_job_means_by_it(client, monkeypatch):
+    monkeypatch.setattr(SlurmEngine, "is_here", lambda self: False)
+    found = client.compute.get("gpu-cluster")
+    assert (found.name, found.type, found.provisioning_state) == ("gpu-cluster", "local", "Succeeded")
+    assert computes.names() == []
+    (size,) = client.compute.list_sizes()
+    assert (size.name, size.v_cp_us, size.memory_gb > 0) == ("local", len(os.sched_getaffinity(0)), True)
+    # Beside Slurm the script is to attach it, and where a cluster is attached jobs do not know the name either.
+    monkeypatch.setattr(SlurmEngine, "is_here", lambda self: True)
+    with pytest.raises(ResourceNotFoundError):
+        client.compute.get("gpu-cluster")
+    monkeypatch.setattr(SlurmEngine, "is_here", lambda self: False)
+    computes.attach(SlurmCompute(name="lab", partition="p"), check=False)
+    with pytest.raises(ResourceNotFoundError):
+        client.compute.get("gpu-cluster")
+
+
+def test_a_script_that_makes_its_cluster_finds_it_instead(client, here, capsys, monkeypatch):
     """As Azure's tutorials do; `here` was attached by whoever owns the machine."""
+    monkeypatch.setattr(SlurmEngine, "is_here", lambda self: True)
     try:
         client.compute.get("missing")
     except ResourceNotFoundError:

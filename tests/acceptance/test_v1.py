@@ -322,6 +322,8 @@ def test_a_cluster_that_is_there_is_found(ws, monkeypatch, path_without_slurm):
     monkeypatch.setenv("PATH", path_without_slurm)
     with pytest.raises(ComputeTargetException, match="there is no compute 'cpu'"):
         AmlCompute(ws, "cpu")
+    assert ws.compute_targets["cpu"].provisioning_state == "Succeeded"
+    assert "cpu" not in ws.compute_targets
     made = ComputeTarget.create(
         ws, "cpu", AmlCompute.provisioning_configuration("STANDARD_D2_V2", max_nodes=2)
     )

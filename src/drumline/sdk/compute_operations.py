@@ -51,9 +51,28 @@ class ComputeNode:
         return f"ComputeNode({self.node_id!r}, {self.node_state!r})"
 
 
+class VmSize:
+    """The size of a machine, under Azure's names."""
+
+    name = family = computes.LOCAL
+    supported_compute_types = "AmlCompute"
+    low_priority_capable = True
+
+    def __init__(self, size: computes.MachineSize) -> None:
+        self.v_cp_us, self.gpus, self.memory_gb = size
+
+    def __repr__(self) -> str:
+        return f"VmSize({self.name!r}, cores={self.v_cp_us}, gpus={self.gpus}, memory_gb={self.memory_gb})"
+
+
 class ComputeOperations(Operations):
     def get(self, name: str) -> Compute:
-        return computes.get(name)
+        """Return a compute; one that nobody attached is this machine, unless this machine has a cluster."""
+        return computes.find(name, is_for_script=True)
+
+    def list_sizes(self, *, location: str | None = None, compute_type: str | None = None) -> Iterable[VmSize]:
+        """List the sizes of machines: there is this one."""
+        return [VmSize(computes.measure_machine())]
 
     def list(self, *, compute_type: str | None = None) -> Iterator[Compute]:
         """List them in alphabetical order; one that cannot be read is left out, with a warning."""

@@ -18,6 +18,7 @@ from drumline.contract.errors import (
     UsageError,
 )
 from drumline.contract.folder import base_home, private_folder, write_whole
+from drumline.contract.record import NamedTuple
 from drumline.control.readable import readable
 from drumline.engines import engine_table
 from drumline.spec.entity import to_dict
@@ -75,6 +76,41 @@ def get(name: str) -> Compute:
         raise SpecError(what, f"mend the file, or drumline compute detach -n {name}")
     # Somebody may have put Azure's own file there.
     return _identify(to_slurm(compute)[0] if isinstance(compute, AmlCompute) else compute, name)
+
+
+def find(name: str, *, is_for_script: bool = False) -> Compute:
+    """
+    Return the compute that jobs mean by a name: this machine for one that nobody attached, where no cluster is.
+
+    is_for_script: a script attaches what it does not find; beside Slurm it is to do so. Raises NotFoundError.
+    """
+    from drumline.engines.engine_table import engine
+    from drumline.spec.registered.compute import LocalCompute
+
+    try:
+        return get(name)
+    except NotFoundError:
+        try:
+            resolve(name)
+        except PlanError as error:
+            raise NotFoundError(error.message, error.hint) from None
+        if is_for_script and engine("slurm").is_here():
+            raise
+        return _identify(LocalCompute(name=name, description="this machine"), name)
+
+
+class MachineSize(NamedTuple):
+    cores: int
+    gpus: int
+    memory_gb: float
+
+
+def measure_machine() -> MachineSize:
+    """Return the size of this machine."""
+    from drumline.engines.local import resources
+
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return MachineSize(len(resources.cores()), len(resources.gpus()), round(memory / (1 << 30), 1))
 
 
 def _identify(compute: Compute, name: str) -> Compute:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from typing import Any
 from urllib.parse import urlsplit
 
-from drumline.contract.errors import NotFoundError, PlanError
 from drumline.contract.folder import current_workspace, workspace_names
 from drumline.control.assets import datastore_verbs
 from drumline.control.machine import computes
@@ -77,11 +75,11 @@ def refuse_mlflow(call: Call) -> Reply:
 
 def list_sizes(call: Call) -> dict[str, Any]:
     """List the sizes of machines: there is this one."""
-    cores = os.cpu_count() or 1
+    cores, gpus, memory_gb = computes.measure_machine()
     size = {
-        "name": "local", "family": "local", "vCPUs": cores, "gpus": 0, "lowPriorityCapable": True,
-        "memoryGB": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30), 1), "premiumIO": False,
-        "osVhdSizeMB": 0, "maxResourceVolumeMB": 0, "supportedComputeTypes": ["AmlCompute", "ComputeInstance"],
+        "name": "local", "family": "local", "vCPUs": cores, "gpus": gpus, "lowPriorityCapable": True,
+        "memoryGB": memory_gb, "premiumIO": False, "osVhdSizeMB": 0, "maxResourceVolumeMB": 0,
+        "supportedComputeTypes": ["AmlCompute", "ComputeInstance"],
     }  # fmt: skip
     return {"value": [size]}
 
@@ -143,17 +141,7 @@ def delete_datastore(call: Call) -> Reply:
 
 
 def show_compute(call: Call) -> dict[str, Any]:
-    name = call.name()
-    try:
-        described = computes.settings(computes.get(name))
-    except NotFoundError:
-        # A job may name it all the same, where no cluster is attached: it is this machine.
-        try:
-            computes.resolve(name)
-        except PlanError as error:
-            raise NotFoundError(error.message, error.hint) from error
-        described = {"name": name, "type": "local"}
-    return asset_bodies.write_compute(described, call.scope.path)
+    return asset_bodies.write_compute(computes.settings(computes.find(call.name())), call.scope.path)
 
 
 def list_computes(call: Call) -> dict[str, Any]:

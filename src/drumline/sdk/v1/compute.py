@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import NotFoundError, UsageError
-from drumline.control.machine.computes import LOCAL
+from drumline.control.machine import computes
 from drumline.spec.entity import to_dict
 from drumline.spec.registered.compute import AmlCompute as Today
 
@@ -54,6 +54,7 @@ class ComputeTarget:
         raise UsageError("computes of that type cannot be attached", "drumline compute attach --help")
 
     type = "AmlCompute"
+    _look_up = staticmethod(computes.get)
     provisioning_state = "Succeeded"
     provisioning_errors = None
     location = "local"
@@ -70,7 +71,7 @@ class ComputeTarget:
     def refresh_state(self) -> None:
         """Read it again. Raises ComputeTargetException if it no longer exists."""
         try:
-            self._found = self.workspace._client.compute.get(self.name)
+            self._found = self._look_up(self.name)
         except NotFoundError as error:
             raise ComputeTargetException(error.message, error.hint) from None
 
@@ -109,7 +110,7 @@ class ComputeTarget:
     def list(workspace: WorkspaceScope) -> Sequence[AmlCompute]:
         """List the attached computes."""
         names = (one.name for one in workspace._client.compute.list())
-        return [AmlCompute(workspace, name) for name in names if name != LOCAL]
+        return [AmlCompute(workspace, name) for name in names if name != computes.LOCAL]
 
     def __repr__(self) -> str:
         return f"AmlCompute(workspace={self.workspace.name!r}, name={self.name!r})"
@@ -124,6 +125,12 @@ class AmlCompute(ComputeTarget):
     def supported_vmsizes(workspace: WorkspaceScope, location: str | None = None) -> Sequence[Any]:
         """Return an empty list: machines here have no sizes."""
         return []
+
+
+class NamedTarget(AmlCompute):
+    """A compute that a job may name: this machine if nobody attached it."""
+
+    _look_up = staticmethod(computes.find)
 
 
 class AmlComputeStatus:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from drumline.azure import NotSupportedError
 from drumline.compat.run_configuration.environment import (
@@ -28,13 +28,10 @@ from drumline.sdk.ml_client import MLClient
 from drumline.sdk.v1.assets.dataset import Dataset, FileDataset
 from drumline.sdk.v1.assets.datastore import Datastore
 from drumline.sdk.v1.assets.model import Model
-from drumline.sdk.v1.compute import ComputeTarget
+from drumline.sdk.v1.compute import AmlCompute, ComputeTarget, NamedTarget
 from drumline.sdk.v1.experiment import Experiment
 from drumline.sdk.v1.runs.run import Run
 from drumline.sdk.v1.scope import WorkspaceScope
-
-if TYPE_CHECKING:
-    from drumline.sdk.v1.compute import AmlCompute
 
 
 class Workspace(WorkspaceScope):
@@ -120,8 +117,8 @@ class Workspace(WorkspaceScope):
 
     @property
     def compute_targets(self) -> dict[str, AmlCompute]:
-        """Return the computes of this machine, which all workspaces share."""
-        return {target.name: target for target in ComputeTarget.list(self)}
+        """Return the computes of this machine, which all workspaces share; of others those that jobs may name."""
+        return _Targets(self, {target.name: target for target in ComputeTarget.list(self)})
 
     def get_default_compute_target(self, type: str = "CPU") -> AmlCompute | None:
         """Return None: there is no default."""
@@ -206,6 +203,18 @@ class Workspace(WorkspaceScope):
         registered = self._environment(kept.name, str(kept.version))
         registered.environment_variables = dict(given.environment_variables)
         return registered
+
+
+class _Targets(dict[str, "AmlCompute"]):
+    def __init__(self, workspace: Workspace, targets: dict[str, AmlCompute]) -> None:
+        super().__init__(targets)
+        self._workspace = workspace
+
+    def __missing__(self, name: str) -> AmlCompute:
+        try:
+            return NamedTarget(self._workspace, name)
+        except NotFoundError as error:
+            raise KeyError(name) from error
 
 
 class _Environments(dict[str, "Environment"]):

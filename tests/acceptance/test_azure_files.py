@@ -135,6 +135,34 @@ def test_modes_that_python_takes(drumline_home, mode, sent):
     assert to_dict(job)["inputs"]["x"]["mode"] == sent
 
 
+def test_a_validation_of_a_sweep_stores_nothing(tmp_path, drumline_home):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "a.py").write_text("")
+    trial = command(command="python a.py ${{inputs.x}}", code=str(tmp_path / "src"), inputs={"x": 1})
+
+    def search():
+        made = trial(x=Choice([1, 2])).sweep(sampling_algorithm="grid", primary_metric="m", goal="Minimize")
+        made.set_limits(max_total_trials=2)
+        return made
+
+    @pipeline
+    def within():
+        search()
+
+    client = MLClient()
+    for job in (search(), within()):
+        assert client.jobs.validate(job).passed
+        assert not list(drumline_home.rglob("a.py"))
+
+
+def test_a_validation_knows_the_names_that_are_taken():
+    client = MLClient()
+    made = client.jobs.create_or_update(command(name="own", command="true"))
+    assert client.jobs.validate(made).passed
+    again = client.jobs.validate(command(name="own", command="true"))
+    assert "there is a job 'own' already" in again.error_messages["*"]
+
+
 def test_validate_says_what_create_refuses(drumline_home):
     client = MLClient()
     assert client.jobs.validate(command(command="true")).passed

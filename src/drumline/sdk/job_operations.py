@@ -238,6 +238,8 @@ class JobOperations(JobViews):
 
             result.warnings += map(str, planning.list_traps(job))
             try:
+                if job.name and job.name in lookup.all_names() and not self._is_stored(job):
+                    raise name_taken(job.name)
                 driven.warnings_of(job)
             except DrumlineError as error:  # of what is not there, too
                 result.problems += getattr(error, "problems", ()) or (

@@ -208,11 +208,13 @@ def prepare(job: Job, *, validate: bool = True) -> tuple[dict[str, Any], list[st
 
 
 def warnings_of(job: Job) -> list[str]:
-    """Return those of a job, without taking the code of a pipeline. Raises SpecError, PlanError for what cannot run."""
+    """Return those of a job; nothing is created. Raises SpecError, PlanError for what cannot run."""
     if job.type in ("command", "parallel"):
         return list(plan(job, check=False).warnings)  # type: ignore[arg-type]
     if job.type == "sweep":
-        return prepare(job)[1]
+        _check_name_and_fields(job)
+        _, said = _prepare_sweep(job, takes_code=False)  # type: ignore[arg-type]
+        return group_warnings((*unsupported.list_shared_warnings(job), *said))
     return check_pipeline(job)[1]  # type: ignore[arg-type]
 
 
@@ -307,7 +309,9 @@ class PlannedStep(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def _plan_steps(job: PipelineJob) -> tuple[PipelineJob, tuple[PlannedStep, ...], tuple[str, ...]]:
+def _plan_steps(
+    job: PipelineJob, *, takes_code: bool
+) -> tuple[PipelineJob, tuple[PlannedStep, ...], tuple[str, ...]]:
     """
     Return the pipeline with its component filled in, its steps in a possible order, and doubts of its inputs.
 
@@ -320,7 +324,7 @@ def _plan_steps(job: PipelineJob) -> tuple[PipelineJob, tuple[PlannedStep, ...],
         if taken:
             raise PlanError(taken)
         graph = build_graph(whole, find_component)
-        looked = _plan_all(whole, graph, _compute_of(job))
+        looked = _plan_all(whole, graph, _compute_of(job), takes_code=takes_code)
     return whole, looked, graph.doubts
 
 
@@ -329,12 +333,14 @@ def _compute_of(job: Any, around: str | None = None) -> str | None:
     return job.settings.default_compute or job.compute or around
 
 
-def _plan_all(pipeline: Any, graph: Graph, compute: str | None) -> tuple[PlannedStep, ...]:
+def _plan_all(
+    pipeline: Any, graph: Graph, compute: str | None, *, takes_code: bool
+) -> tuple[PlannedStep, ...]:
     problems: list[Problem] = []
     found = []
     for step in graph.steps:
         try:
-            found.append(_plan_step(step, pipeline, compute))
+            found.append(_plan_step(step, pipeline, compute, takes_code=takes_code))
         except DrumlineError as error:
             problems += locate_in_step(step.name, error)
     if problems:
@@ -342,13 +348,13 @@ def _plan_all(pipeline: Any, graph: Graph, compute: str | None) -> tuple[Planned
     return tuple(found)
 
 
-def _plan_step(step: Step, pipeline: PipelineJob, compute: str | None) -> PlannedStep:
+def _plan_step(step: Step, pipeline: PipelineJob, compute: str | None, *, takes_code: bool) -> PlannedStep:
     """Plan a step. Raises PlanError, SpecError for what cannot run."""
     job: Any = deepcopy(step.job)
     job.name = None
     bind_placeholders(job, pipeline)
     if step.inner is not None:
-        inner = _plan_all(job, step.inner, _compute_of(job, compute))
+        inner = _plan_all(job, step.inner, _compute_of(job, compute), takes_code=takes_code)
         return PlannedStep(
             step,
             None,
@@ -358,7 +364,7 @@ def _plan_step(step: Step, pipeline: PipelineJob, compute: str | None) -> Planne
         )
     job.compute = job.compute or compute
     if job.type == "sweep":
-        graph, said = _prepare_sweep(job)
+        graph, said = _prepare_sweep(job, takes_code=takes_code)
         warnings = tuple(dict.fromkeys((*step.doubts, *unsupported.list_shared_warnings(job), *said)))
         return PlannedStep(step, None, (), dict(graph.get("snapshots") or {}), warnings)
     planned = plan(job, check=False)
@@ -376,7 +382,7 @@ def _check_name_and_fields(job: Any, *, fields: bool = True) -> None:
 def check_pipeline(job: PipelineJob) -> tuple[tuple[PlannedStep, ...], list[str]]:
     """Return the steps of a pipeline and its warnings; nothing is created. Raises SpecError, PlanError."""
     _check_name_and_fields(job)
-    _, looked, doubts = _plan_steps(job)
+    _, looked, doubts = _plan_steps(job, takes_code=False)
     return looked, group_warnings((*unsupported.list_shared_warnings(job), *doubts, *_list_warnings(looked)))
 
 
@@ -394,7 +400,7 @@ def _prepare_pipeline(job: PipelineJob) -> tuple[dict[str, Any], list[str]]:
     """
     if job._prepared is not None:
         return _make_graph(job, job._prepared), []
-    whole, looked, doubts = _plan_steps(job)
+    whole, looked, doubts = _plan_steps(job, takes_code=True)
     warnings = [*doubts, *_list_warnings(looked)]
     with locate_problems(job):
         steps = [_to_graph_step(one, warnings) for one in looked]
@@ -443,18 +449,18 @@ def _to_graph_step(looked: PlannedStep, warnings: list[str]) -> dict[str, Any]:
 # sweeps
 
 
-def _prepare_sweep(job: SweepJob) -> tuple[dict[str, Any], list[str]]:
+def _prepare_sweep(job: SweepJob, *, takes_code: bool = True) -> tuple[dict[str, Any], list[str]]:
     """
     Return the graph that the driver works by, as ``graph.json`` holds it, and the warnings.
 
-    The code is taken as it is now, unless the job has it already. Raises SpecError, PlanError; nothing was created but
-    a snapshot.
+    takes_code: take it as it is now, unless the job has it already. Raises SpecError, PlanError; nothing was created
+    but a snapshot.
     """
     whole = copy(job)
     whole.name = job.name or "NAME"
     with locate_problems(job):
         whole.trial = resolve_trial(job, find_component)
-        snapshots, warnings = _probe(whole, request_of(whole))
+        snapshots, warnings = _probe(whole, request_of(whole), takes_code=takes_code)
     return {
         "sweep": to_dict(whole, absolute=True),
         "objective": plain(whole.objective),
@@ -463,8 +469,8 @@ def _prepare_sweep(job: SweepJob) -> tuple[dict[str, Any], list[str]]:
     }, warnings
 
 
-def _probe(sweep: SweepJob, request: SearchRequest) -> tuple[dict[str, str], list[str]]:
-    """Plan the first trial, and take its code. Raises PlanError for what cannot run."""
+def _probe(sweep: SweepJob, request: SearchRequest, *, takes_code: bool) -> tuple[dict[str, str], list[str]]:
+    """Plan the first trial, and take its code if that is wanted. Raises PlanError for what cannot run."""
     metric = request.primary_metric
     if metrics.clean_name(metric) != metric:
         what = f"objective.primary_metric: MLflow has no metric {metric!r}"
@@ -479,7 +485,8 @@ def _probe(sweep: SweepJob, request: SearchRequest) -> tuple[dict[str, str], lis
     first._snapshots = dict(sweep._snapshots)
     try:
         planned = plan(first, check=False)
-        snapshots, said = (first._snapshots, []) if first._snapshots else take_code(first)
+        is_taken = first._snapshots or not takes_code
+        snapshots, said = (first._snapshots, []) if is_taken else take_code(first)
     except PlanError as error:
         raise _of_trial(error) from None
     is_read = PROPERTY not in sweep.properties

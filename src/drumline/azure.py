@@ -229,6 +229,10 @@ class _NamesLoader:
             module.__dict__["__version__"] = module.__dict__["VERSION"] = _VERSION
             sys.modules["azure.ai.ml._version"] = version = ModuleType("azure.ai.ml._version")
             version.__dict__["VERSION"] = _VERSION
+        if module.__name__ == "azureml.core":
+            # It imports these itself, and scripts lean on that.
+            for name in ("azureml.data", "azureml.exceptions"):
+                import_module(name)
 
 
 _VERSION = "1.35.2"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from drumline.sdk.v1.runs.run import Run
-from drumline.sdk.v15 import Component, Pipeline, pipeline
+from drumline.sdk.v15 import Component, Docker, Pipeline, pipeline
 
 dsl = SimpleNamespace(pipeline=pipeline)
 """``@dsl.pipeline(name=..., default_compute_target=...)``."""
 
-__all__ = ["Component", "Pipeline", "Run", "dsl", "pipeline"]
+__all__ = ["Component", "Docker", "Pipeline", "Run", "dsl", "pipeline"]

@@ -190,24 +190,11 @@ _OTHER_NAMES = {
 """What a name is called in its module, where that differs."""
 
 __all__ = sorted(name for name in _MODULES if name[0] != "_")  # noqa: PLE0605 - computed from the one table above
-_PARTS = frozenset(
-    [
-        "authentication",
-        "core",
-        "compute",
-        "compute_target",
-        "conda_dependencies",
-        "dataset",
-        "datastore",
-        "environment",
-        "experiment",
-        "model",
-        "run",
-        "runconfig",
-        "telemetry",
-        "workspace",
-    ]
-)
+_PARTS = (
+    "authentication", "core", "compute", "compute_target", "conda_dependencies", "container_registry", "data_reference",
+    "datapath", "dataset", "dataset_consumption_config", "datastore", "environment", "experiment", "model",
+    "output_dataset_config", "run", "runconfig", "script_run", "script_run_config", "telemetry", "workspace",
+)  # fmt: skip
 """Modules of azureml that are this one: after ``import drumline.v1 as azureml``, ``azureml.core.VERSION`` is there."""
 
 

@@ -101,6 +101,17 @@ def test_a_script_of_v1_and_its_ranks(place):
     assert "ComputeTarget" in run_python(place, "submit.py")
 
 
+def test_parts_of_v1_are_attributes_after_the_import_of_its_core(place):
+    parts = (
+        "core.script_run_config.ScriptRunConfig",
+        "core.runconfig.RunConfiguration",
+        "data.data_reference",
+    )
+    program = "; ".join(["import azureml.core", *(f"print(azureml.{part})" for part in parts)])
+    shown = run_python(place, "-c", program)
+    assert shown.count("\n") == 3
+
+
 AZURES = {
     "drumline.v1": "azureml.core",
     "drumline.component": "azure.ml.component",

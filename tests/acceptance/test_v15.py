@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from drumline import Input
-from drumline.component import Component, Pipeline, dsl
+from drumline.component import Component, Docker, Pipeline, dsl
 from drumline.exceptions import ResourceNotFoundError, UsageError, ValidationException
 from drumline.v1 import Dataset, Workspace
 
@@ -118,6 +118,7 @@ def test_settings_of_a_node(folder, ws):
         node.runsettings.timeout_seconds = 60
         node.runsettings.environment_variables = {"A": "1"}
         node.runsettings.scope.configure(priority=3)
+        node.runsettings.environment.configure(docker=Docker(file="docker/Dockerfile"), os="Linux")
 
     made = training()
     assert isinstance(made, Pipeline)
@@ -127,6 +128,12 @@ def test_settings_of_a_node(folder, ws):
     assert (node.environment_variables, node.inputs.epochs, node.inputs.note) == ({"A": "1"}, 3, "a b")
     assert node.inputs.data.path == str(folder / "data")
     assert node._warnings == ["runsettings.scope.priority: not used"]
+    build = node.environment.build
+    assert (build.path, build.dockerfile_path) == (str(folder / "docker"), "Dockerfile")
+    node.runsettings.environment.docker = Docker(image="python:3.11")
+    assert node.environment.image == "python:3.11"
+    with pytest.raises(UsageError, match="an image or a file"):
+        Docker()
     assert made.workspace is ws
 
 

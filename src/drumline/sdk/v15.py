@@ -15,6 +15,7 @@ from drumline.spec.dsl import pipeline as today
 from drumline.spec.jobs.command import Command, CommandComponent
 from drumline.spec.jobs.pipeline import PipelineJob
 from drumline.spec.load import load_component
+from drumline.spec.parts.environment import BuildContext, Environment
 from drumline.spec.reading.files import read_yaml
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class RunSettings(SettingsSection):
 
     @property
     def environment(self) -> SettingsSection:
-        return SettingsSection(self._node, "runsettings.environment", {})
+        return SettingsSection(self._node, "runsettings.environment", _ENVIRONMENT)
 
     def __getattr__(self, name: str) -> SettingsSection:
         if name.startswith("_"):
@@ -122,6 +123,27 @@ def _seconds(node: Command, value: Any) -> None:
     node.set_limits(timeout=value)
 
 
+class Docker:
+    """The image of a step: its name, or the file that it is built from. Raises UsageError unless it is one of them."""
+
+    def __init__(
+        self, *, image: str | None = None, file: str | os.PathLike[str] | None = None, **kwargs: Any
+    ) -> None:
+        if (image is None) == (file is None):
+            raise UsageError("Docker takes an image or a file", 'Docker(image="python:3.11")')
+        folder, name = os.path.split(os.path.abspath(file)) if file else ("", "")
+        self.environment = Environment(
+            image=image, build=BuildContext(path=folder, dockerfile_path=name) if file else None
+        )
+
+
+def _docker(node: Command, value: Any) -> None:
+    if not isinstance(value, Docker):
+        raise UsageError(f"docker must be a Docker; got {type(value).__name__}", "Docker(image=...)")
+    node.environment = value.environment
+
+
+_ENVIRONMENT: dict[str, Put] = {"docker": _docker, "os": lambda node, value: None}
 _LAYOUT: dict[str, Put] = {
     "instance_count": _nodes,
     "node_count": _nodes,

@@ -19,6 +19,7 @@ from drumline.compat.script_run_config import ScriptRunConfig, to_command
 from drumline.contract.errors import SpecError, UsageError
 from drumline.sdk.v1.assets.dataset import (
     DataReference,
+    Dataset,
     DatasetConsumptionConfig,
     FileDataset,
     OutputFileDatasetConfig,
@@ -250,6 +251,11 @@ def test_data_by_the_names_of_its_own_classes():
     store = Datastore(SimpleNamespace(_here=nullcontext), "mine")
     reference = DataReference(datastore=store, data_reference_name="x", path_on_datastore="a/b")
     assert job_of(arguments=[reference]).inputs["x"].path == "azureml://datastores/mine/paths/a/b"
+    placed = DataReference(store, "y", path_on_compute="in").as_download()
+    assert (placed.path_on_compute, job_of(arguments=[placed]).inputs["y"].path_on_compute) == ("in", "in")
+    assert FileDataset("/d").as_download("in").as_named_input("z").path_on_compute == "in"
+    page = Dataset.File.from_files("https://lab.example/sets/digits.csv?x=1")
+    assert (page.type, page.to_path()) == ("uri_file", ["/digits.csv"])
     with pytest.raises(UsageError, match="expected a dataset, got str"):
         DatasetConsumptionConfig("images", "/data")
     with pytest.raises(UsageError, match="mode must be 'mount' or 'download'; got 'upload'"):

@@ -38,7 +38,8 @@ def path_of(asset: Any) -> str:
         raise UsageError(f"{asset.id} leads in a circle")
     if is_remote(path):
         raise UsageError(
-            f"{asset.id} is at {path}, which is not fetched from here", "its own tools can fetch it"
+            f"{asset.id or 'the data'} is at {path}, which is not fetched from here",
+            "its own tools can fetch it",
         )
     return resolve(asset, path)
 

@@ -11,6 +11,7 @@ import re
 import shutil
 import tempfile
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 from zlib import crc32
 
 from drumline.compat.pipeline_steps import Passed, PipelineParameter, refuse_table
@@ -20,6 +21,7 @@ from drumline.control.assets import asset_verbs
 from drumline.control.assets.asset_files import path_of
 from drumline.sdk.v1.assets.datastore import Consumed, parse_mode
 from drumline.spec.parts.io import Output
+from drumline.spec.paths import is_remote
 from drumline.spec.registered.assets import Data
 
 if TYPE_CHECKING:
@@ -59,10 +61,10 @@ class FileDataset:
         return Consumed(name, self.path, type=self.type)
 
     def as_mount(self, path_on_compute: str | None = None) -> Consumed:
-        return self.as_named_input(self._default_input_name())
+        return self.as_named_input(self._default_input_name()).as_mount(path_on_compute)
 
     def as_download(self, path_on_compute: str | None = None) -> Consumed:
-        return self.as_named_input(self._default_input_name()).as_download()
+        return self.as_named_input(self._default_input_name()).as_download(path_on_compute)
 
     as_hdfs = as_direct = as_mount
 
@@ -85,7 +87,9 @@ class FileDataset:
         return made
 
     def to_path(self) -> list[str]:
-        """Return its files, each with a slash before it. Raises UsageError for remote data."""
+        """Return its files, each with a slash before it. Raises UsageError for a remote folder."""
+        if self.type == "uri_file" and is_remote(self.path):
+            return ["/" + os.path.basename(urlsplit(self.path).path)]
         root = self._local()
         if os.path.isfile(root):
             return ["/" + os.path.basename(root)]
@@ -169,7 +173,9 @@ class DatasetConsumptionConfig(Consumed):
             raise UsageError(
                 f"expected a dataset, got {type(dataset).__name__}", "use Dataset.File.from_files(path)"
             )
-        super().__init__(name, dataset.path, mode=parse_mode(mode), type=dataset.type)
+        super().__init__(
+            name, dataset.path, mode=parse_mode(mode), type=dataset.type, path_on_compute=path_on_compute
+        )
 
 
 class DataReference(Consumed):
@@ -185,7 +191,13 @@ class DataReference(Consumed):
         overwrite: bool = False,
     ) -> None:
         found = datastore.path(path_on_datastore, data_reference_name)
-        super().__init__(found.name, found._path, mode=parse_mode(mode), type=found._type)
+        super().__init__(
+            found.name,
+            found._path,
+            mode=parse_mode(mode),
+            type=found._type,
+            path_on_compute=path_on_compute,
+        )
 
 
 class _FileDatasets:
@@ -211,10 +223,12 @@ class _FileDatasets:
         if isinstance(path, Consumed):
             path, kind = path._path, path._type
         text = os.fspath(path).removesuffix("/**")
-        if any(sign in text for sign in "*?["):
+        if any(sign in (urlsplit(text).path if "://" in text else text) for sign in "*?["):
             raise SpecError(f"the pattern {text!r} is not supported", "give the folder")
         local = text if "://" in text or text.startswith("azureml:") else os.path.abspath(text)
-        made = FileDataset(local, type=kind or ("uri_file" if os.path.isfile(local) else "uri_folder"))
+        is_page = local.startswith("http") and "." in os.path.basename(urlsplit(local).path)
+        is_file = os.path.isfile(local) or is_page
+        made = FileDataset(local, type=kind or ("uri_file" if is_file else "uri_folder"))
         made._workspace = made._workspace if home is None else home
         return made
 

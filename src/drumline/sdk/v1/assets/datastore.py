@@ -169,22 +169,37 @@ class Datastore:
 class Consumed:
     """Data in the arguments of a script: its path on the nodes. ``as_mount`` reads it in place."""
 
-    def __init__(self, name: str, path: str, *, mode: str = "ro_mount", type: str = "uri_folder") -> None:
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        *,
+        mode: str = "ro_mount",
+        type: str = "uri_folder",
+        path_on_compute: str | None = None,
+    ) -> None:
         self.name = name
+        self.path_on_compute = path_on_compute
         self._path = path
         self._mode = mode
         self._type = type
 
     def as_mount(self, path_on_compute: str | None = None) -> Consumed:
-        return Consumed(self.name, self._path, mode="ro_mount", type=self._type)
+        return self._change(mode="ro_mount", path_on_compute=path_on_compute)
 
     def as_download(self, path_on_compute: str | None = None, **kwargs: object) -> Consumed:
-        return Consumed(self.name, self._path, mode="download", type=self._type)
+        return self._change(mode="download", path_on_compute=path_on_compute)
 
     as_direct = as_hdfs = as_mount
 
     def as_named_input(self, name: str) -> Consumed:
-        return Consumed(name, self._path, mode=self._mode, type=self._type)
+        return self._change(name=name)
+
+    def _change(self, *, name: str = "", mode: str = "", path_on_compute: str | None = None) -> Consumed:
+        place = path_on_compute or self.path_on_compute
+        return Consumed(
+            name or self.name, self._path, mode=mode or self._mode, type=self._type, path_on_compute=place
+        )
 
     def as_upload(self, *args: object, **kwargs: object) -> Consumed:
         """Raise UsageError: ``as_upload`` is for outputs."""
@@ -201,7 +216,7 @@ class Consumed:
         return f"$AZURE_ML_INPUT_{self.name}"
 
     def _as_input(self) -> Input:
-        return Input(type=self._type, path=self._path, mode=self._mode)
+        return Input(type=self._type, path=self._path, mode=self._mode, path_on_compute=self.path_on_compute)
 
 
 def parse_mode(word: str) -> str:

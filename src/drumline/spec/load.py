@@ -11,7 +11,7 @@ import re
 from drumline.contract.errors import Problem, SpecError
 from drumline.spec.entity_types import JOB_TYPES, job_class, job_table
 from drumline.spec.kinds.values import Report
-from drumline.spec.other_dialects import read_other_dialects
+from drumline.spec.other_dialects import explain_type, read_other_dialects
 from drumline.spec.reading.files import forget_run, read_tree, wrap_file
 from drumline.spec.reading.source import Mapping, Scalar, Sequence, problem_at
 
@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from drumline.spec.registered.assets import Asset, Data, Model
     from drumline.spec.registered.compute import Compute
     from drumline.spec.registered.datastores import Datastore
-
-_OTHER_TYPES = (
-    "automl",
-    "spark",
-    "import",
-    "data_transfer",
-    "finetuning",
-    "distillation",
-)
 
 
 def load_job(
@@ -218,8 +209,8 @@ def _job_type(root: Mapping, name: str) -> str:
         what = f"{kind} is a component of SDK v1.5, not a job"
         hint = "in Python, drumline.component: Component.from_yaml(workspace, yaml_file=...); docs/howto/older-sdks.md"
         raise SpecError([problem_at(node, what, path="type", hint=hint)])
-    if kind in _OTHER_TYPES:
-        what, hint = f"jobs of type {kind!r} are not supported", _one_of()
+    if isinstance(kind, str) and (explained := explain_type(kind.lower(), "jobs")):
+        what, hint = explained
     elif isinstance(kind, str) and kind.lower() in JOB_TYPES:
         what, hint = f"{kind!r} is not a type of job", f"did you mean {kind.lower()!r}?"
     else:

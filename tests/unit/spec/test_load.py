@@ -140,7 +140,10 @@ def test_the_caret_underlines_the_key(folder):
         ),
         ("distribution: {type: torch}", "use 'type: pytorch'"),
         ("distribution: pytorch", "write `type: pytorch` on a line below `distribution:`"),
-        ("environment: ubuntu", "write 'azureml:ubuntu'"),
+        (
+            "environment: ubuntu",
+            "write 'azureml:ubuntu', or `image: ubuntu` below `environment:` for an image",
+        ),
         ("environment: env.yml", "write 'file:env.yml'"),
         (
             "environment: {dependencies: [x]}",

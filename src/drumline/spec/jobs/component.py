@@ -25,10 +25,12 @@ from drumline.spec.kinds.values import (
     Text,
     VersionText,
 )
+from drumline.spec.other_dialects import explain_type
 from drumline.spec.parts.environment import give_folder
 from drumline.spec.parts.io import Input, Output
 from drumline.spec.paths import is_remote, resolve
 from drumline.spec.reading.files import read_tree
+from drumline.spec.reading.source import problem_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -324,6 +326,8 @@ def read_component(
         raise SpecError(what, "import its function under @command_component: load_component(function)")
     name, root, base_path = read_tree(source, relative_origin, overrides)
     kind = type_of(root)
+    if explained := explain_type(kind, "components"):
+        raise SpecError([problem_at(root.get("type") or root, explained[0], path="type", hint=explained[1])])
     kind = kind if kind in ("parallel", "pipeline") else "command"
     values = component_table(kind, named=named).read(root, Report(base_path))
     values.pop("type", None)

@@ -17,6 +17,7 @@ from drumline.spec.kinds.locations import check_file
 from drumline.spec.kinds.records import Record, list_fields
 from drumline.spec.kinds.schemas import lacks, when_type
 from drumline.spec.kinds.values import PRIMITIVES, Anything, Kind, MapOf, OneOf, Text, join, quote_node
+from drumline.spec.other_dialects import explain_type
 from drumline.spec.parts.environment import EnvironmentKind
 from drumline.spec.parts.io import INPUTS, PATTERN, JobOutputRecord
 from drumline.spec.parts.resources import DISTRIBUTION, IDENTITY, RESOURCES
@@ -34,14 +35,6 @@ if TYPE_CHECKING:
 NODE_NAME = re.compile(r"[a-z_][a-z\d_]*\Z")
 _TEXT = Text()
 NODE_TYPES = ("command", "parallel", "sweep", "pipeline")
-_OTHER_NODES = {
-    "import": "an input with the data's address is fetched before the step",
-    "automl": "a sweep searches parameters",
-    "spark": "a command can call spark-submit",
-    "data_transfer": "a command can copy, from an input to an output",
-    "flow": "a command can call pf",
-}
-"""Of Azure's, and not run here: what does the like."""
 
 
 class _Unbound(Kind):
@@ -226,20 +219,12 @@ class NodeKind(Kind):
         if given is None and "component" not in node:
             kind = type_of(node)
         if kind not in NODE_TYPES:
-            known = ", ".join(map(repr, NODE_TYPES))
-            is_azures = kind in _OTHER_NODES
-            what = (
-                f"nodes of type {kind!r} are not supported"
-                if is_azures
-                else f"{quote_node(given or node)} is not a type of pipeline node"
+            hint = "one of " + ", ".join(map(repr, NODE_TYPES))
+            what, hint = explain_type(kind, "nodes") or (
+                f"{quote_node(given or node)} is not a type of pipeline node",
+                hint,
             )
-            hint = f"one of {known}"
-            report.add(
-                what,
-                given or node,
-                join(path, "type"),
-                f"{_OTHER_NODES[kind]}; {hint}" if is_azures else hint,
-            )
+            report.add(what, given or node, join(path, "type"), hint)
             return None
         return self._record(kind, node).check(node, path, report)
 

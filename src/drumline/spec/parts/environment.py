@@ -217,7 +217,7 @@ class EnvironmentKind(Kind):
             return self._from_file(value, node, path, report)
         if value.startswith("azureml:"):
             return self._reference(value, node, path, report)
-        hint = f"write 'azureml:{value}'"
+        hint = f"write 'azureml:{value}', or `image: {value}` below `{path}:` for an image"
         if exists(value, report.base_path):
             hint = f"write 'file:{value}'"
         report.add(f"{path}: {quote_node(node)} is not a reference to an environment", node, path, hint)

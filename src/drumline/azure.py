@@ -223,17 +223,19 @@ class _NamesLoader:
             return stand_in(module.__name__, name, known)
 
         module.__dict__.update(__getattr__=get, __all__=sorted(set(known)), __dir__=lambda: known)
-        if module.__name__ in ("azure.ai.ml", "azureml.core") and _Finder in sys.meta_path:
-            import_module("urllib.request")  # Scripts use it after `import urllib`: theirs import it.
+        for name in _IMPORTED_ALONG.get(module.__name__, ()) if _Finder in sys.meta_path else ():
+            import_module(name)
         if module.__name__ == "azure.ai.ml":
             module.__dict__["__version__"] = module.__dict__["VERSION"] = _VERSION
             sys.modules["azure.ai.ml._version"] = version = ModuleType("azure.ai.ml._version")
             version.__dict__["VERSION"] = _VERSION
-        if module.__name__ == "azureml.core":
-            # It imports these itself, and scripts lean on that.
-            for name in ("azureml.data", "azureml.exceptions"):
-                import_module(name)
 
+
+_IMPORTED_ALONG = {
+    "azure.ai.ml": ("urllib.request",),
+    "azureml.core": ("urllib.request", "azureml.data", "azureml.exceptions"),
+}
+"""What theirs import themselves, and scripts use without an import of their own."""
 
 _VERSION = "1.35.2"
 """The version of azure-ai-ml whose names are answered."""

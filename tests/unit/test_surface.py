@@ -80,6 +80,7 @@ def _names(heading):
 
 
 def test_every_value_of_the_choices_has_a_row():
+    from drumline.spec import other_dialects
     from drumline.spec.jobs import component
     from drumline.spec.jobs import pipeline_tables as pipeline
     from drumline.spec.parts import io, search
@@ -92,7 +93,7 @@ def test_every_value_of_the_choices_has_a_row():
     assert _names("Search spaces") == search.SPACE.records.keys()
     algorithms = search.ALGORITHMS.keys() | search.EARLY_TERMINATION.records.keys()
     assert _names("Sampling algorithms and policies") == algorithms
-    assert _names("Types of nodes") == {*pipeline.NODE_TYPES, *pipeline._OTHER_NODES}
+    assert _names("Types of nodes") == {*pipeline.NODE_TYPES, *other_dialects._OTHER_TYPES}
     assert _names("Compute types") == {*compute.RECORDS, *compute._OTHER_TYPES}
     assert _names("Datastore types") == datastores.DATASTORES.keys()
 

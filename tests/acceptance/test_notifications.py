@@ -20,7 +20,7 @@ from drumline.contract import events as e
 from drumline.contract.folder import RunFolder
 from drumline.control.facts import description
 from drumline.supervisor import main as supervisor
-from drumline.supervisor.job.attempts import HANDED_OVER
+from drumline.supervisor.job.run import HANDED_OVER
 from drumline.supervisor.notifying.notices import JobNotices
 
 

@@ -23,8 +23,7 @@ from drumline.control.logs import printer, stream
 from drumline.control.submission.run_folder import forget_stored_name, name_taken
 from drumline.control.submission.submit import submit
 from drumline.sdk.compute_operations import FinishedPoller
-from drumline.sdk.job_views import JobViews, Poller, job_failed
-from drumline.sdk.notebook.notebook_kernel import describe_interrupt, is_kernel
+from drumline.sdk.job_views import JobViews, Poller, describe_interrupt, is_kernel, job_failed
 from drumline.sdk.operations import Operations, fixed_part, from_description, print_warnings
 from drumline.spec.jobs.validate import validate
 from drumline.spec.paths import default_experiment_name

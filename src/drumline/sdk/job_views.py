@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import time
 from contextlib import nullcontext
 from datetime import UTC, datetime
@@ -26,7 +27,6 @@ from drumline.control.logs.matching import Matcher
 from drumline.control.logs.printer import LogChoice, LogView
 from drumline.control.logs.view import check_choice, print_logs
 from drumline.control.terminal import clean
-from drumline.sdk.notebook.notebook_kernel import WaitInterruptedError, describe_interrupt
 from drumline.sdk.operations import Operations, from_description, print_warnings
 
 if TYPE_CHECKING:
@@ -287,3 +287,20 @@ def _to_frame(pandas: Any, series: Iterable[Series]) -> Any:
         columns["source"] += [one.source] * len(points)
     columns["time"] = pandas.to_datetime(columns["time"], unit="ms", utc=True, errors="coerce")
     return pandas.DataFrame(columns)
+
+
+class WaitInterruptedError(KeyboardInterrupt):
+    """An interrupt while a job was waited for. A notebook shows its sentence, without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+def describe_interrupt(name: str) -> str:
+    return f"job {name} is still running; to stop it: ml_client.jobs.begin_cancel({name!r})"
+
+
+def is_kernel() -> bool:
+    """Return whether outputs of this process are shown in a notebook, where they can be drawn again."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return getattr(shell, "kernel", None) is not None

@@ -21,8 +21,7 @@ from drumline.engines.engine_table import engine
 from drumline.linux import kernel
 from drumline.supervisor.clocks import wall_time
 from drumline.supervisor.deciding import happenings as h
-from drumline.supervisor.job.attempts import HANDED_OVER
-from drumline.supervisor.job.run import run_job
+from drumline.supervisor.job.run import HANDED_OVER, run_job
 from drumline.supervisor.supervised_folder import EndRequests, SupervisedFolder, log, log_traceback
 
 _RESERVE_BYTES = 4096

@@ -16,7 +16,7 @@ from drumline.contract import events as e
 from drumline.contract import process_identity, words
 from drumline.contract.errors import NodeError, UsageError
 from drumline.contract.folder import RunFolder
-from drumline.staging.cache import cache_pruning, leases
+from drumline.staging.cache import cache_pruning
 from drumline.staging.cache.cache_folder import STAMP_NS, Cache
 
 KB = 1000
@@ -116,7 +116,7 @@ def test_what_a_running_job_reads_stays(get, cache, tmp_path, supervisor, why):
         end(folder.path)
     elif why == "its folder is gone":
         shutil.rmtree(folder.path)
-    runs = [os.path.basename(one.run) for one in leases.list_active_leases(cache)]
+    runs = [os.path.basename(one.run) for one in cache_pruning.list_active_leases(cache)]
     removal = cache_pruning.prune(cache, 0)
     if why == "it runs":
         assert runs == ["reader"]
@@ -134,7 +134,7 @@ def test_what_a_job_reads_stays_when_another_supervisor_takes_over(get, cache, t
     get("read", minutes=90, job="reader", writable=False)
     supervisor.kill()
     supervisor.wait()
-    assert leases.list_active_leases(cache) == []
+    assert cache_pruning.list_active_leases(cache) == []
     folder.write(folder.supervisor, json.dumps(process_identity.identify_process(os.getpid())))
     assert cache_pruning.prune(cache, 0).left == 30 * KB
 
@@ -147,7 +147,7 @@ def test_a_copy_is_the_jobs_own_and_holds_nothing(get, cache, tmp_path, supervis
 
 def test_what_is_being_fetched_for_stays_until_it_is_in_place(get, cache, tmp_path):
     get("before", minutes=5)
-    lease = leases.CacheLease(cache, str(tmp_path))
+    lease = cache_pruning.CacheLease(cache, str(tmp_path))
     lease.begin()
     get("now")
     assert cache_pruning.prune(cache, 0).left == 30 * KB
@@ -205,7 +205,7 @@ def test_a_damaged_lease_is_none(get, cache):
     get("a", writable=False)
     for text in ("", "[]", "{}", '{"run": 1, "who": 2, "since": "x", "trees": 3}'):
         Path(cache.leases, "d" * 64).write_text(text)
-        assert [os.path.basename(one.run) for one in leases.list_active_leases(cache)] == ["job"]
+        assert [os.path.basename(one.run) for one in cache_pruning.list_active_leases(cache)] == ["job"]
 
 
 def test_the_limit_is_the_variable_or_the_setting_or_a_quarter_of_the_disk(cache, monkeypatch, tmp_path):

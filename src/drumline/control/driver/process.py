@@ -167,15 +167,15 @@ def _end(folder: RunFolder, how: str, code: int, reason: str) -> None:
 
 def _notify(folder: RunFolder, event: e.JobEnded) -> None:
     """Tell those who want to know. Never raises: the job has ended."""
-    receivers = (folder.read_json(folder.graph) or {}).get("notify")
-    if not receivers:
+    planned = (folder.read_json(folder.graph) or {}).get("notify")
+    if not planned:
         return
-    from drumline.control.submission import notice_receivers
+    from drumline.control.settings import receivers
     from drumline.supervisor.notifying.notices import JobNotices
 
     with contextlib.suppress(DrumlineError, OSError, LookupError, TypeError):
-        hidden = {**submitted_secrets.given.get(), **notice_receivers.find_addresses(receivers)}
-        JobNotices(folder, receivers, hidden).take(event)
+        hidden = {**submitted_secrets.given.get(), **receivers.find_addresses(planned)}
+        JobNotices(folder, planned, hidden).take(event)
 
 
 def _stand_alone(folder: RunFolder, lock: int) -> None:

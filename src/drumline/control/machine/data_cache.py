@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from drumline.contract import words
 from drumline.contract.record import NamedTuple
 from drumline.control.times import parse_age, utc
-from drumline.staging.cache import cache_pruning, leases
+from drumline.staging.cache import cache_pruning
 from drumline.staging.cache.cache_folder import Cache
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from drumline.staging.cache.leases import ActiveLease
+    from drumline.staging.cache.cache_pruning import ActiveLease
 
 
 _UNLIMITED = 1 << 63
@@ -67,7 +67,7 @@ def show() -> CacheFacts:
     """Return the facts of the cache. Raises UsageError for an invalid size in the variable."""
     cache = Cache()
     known = list(cache_pruning.list_contents(cache))
-    size, held = sum(one.size for one in known), leases.list_active_leases(cache)
+    size, held = sum(one.size for one in known), cache_pruning.list_active_leases(cache)
     return CacheFacts(
         *(cache.path, words.format_size(size), size, *limit(), len(known)),
         cache_pruning.partial_size(cache),
@@ -78,7 +78,7 @@ def show() -> CacheFacts:
 def entries() -> list[CachedData]:
     """List what was downloaded by address, the last used first."""
     cache = Cache()
-    held = leases.list_active_leases(cache)
+    held = cache_pruning.list_active_leases(cache)
     return [
         CachedData(
             *(source.uri, words.format_size(source.size), source.size, len(source.items)),

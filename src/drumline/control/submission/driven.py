@@ -22,7 +22,8 @@ from drumline.control.jobs import recovery
 from drumline.control.jobs.job_outputs import output_path
 from drumline.control.lint.programs import Trap
 from drumline.control.lint.traps import find_traps
-from drumline.control.submission import notice_receivers, run_folder, submitted_secrets
+from drumline.control.settings import receivers
+from drumline.control.submission import run_folder, submitted_secrets
 from drumline.control.submission.planning import (
     check_fields,
     find_component,
@@ -258,7 +259,7 @@ def submit_driven(job: Job, *, check: bool = True) -> tuple[RunFolder, list[str]
                 submitted_secrets.check_wanted(secret_names, job.type)
                 # That of a sweep is its trial's.
                 wish = (getattr(getattr(job, "trial", None), "drumline", None) or {}).get("notify")
-                graph["notify"] = notice_receivers.list_receivers(wish)
+                graph["notify"] = receivers.list_receivers(wish)
             with locate_problems(job):
                 held = submitted_secrets.find_text(secret_names)
             text = run_folder.text_of(job)

@@ -110,9 +110,9 @@ def _add_receivers(job: Command, planned: Plan) -> Plan:
     given = settings_of(job).get("notify")
     if given is None and (job._top_job or not os.path.exists(os.path.join(base_home(), "notify.json"))):
         return planned
-    from drumline.control.submission import notice_receivers
+    from drumline.control.settings import receivers
 
-    return planned._replace(notify=notice_receivers.list_receivers(given))
+    return planned._replace(notify=receivers.list_receivers(given))
 
 
 def _check_extras(planned: Plan) -> None:

@@ -156,10 +156,11 @@ def _find_secrets(job: Command, planned: Plan) -> str:
     """Return the values of the job's secrets as its engine passes them on. Raises PlanError without one of them."""
     if not planned.secrets and not planned.notify:
         return ""
-    from drumline.control.submission import notice_receivers, submitted_secrets
+    from drumline.control.settings import receivers
+    from drumline.control.submission import submitted_secrets
 
     with locate_problems(job):
-        return submitted_secrets.find_text(planned.secrets, notice_receivers.find_addresses(planned.notify))
+        return submitted_secrets.find_text(planned.secrets, receivers.find_addresses(planned.notify))
 
 
 def _run_where_it_ran(job: Command, run: RunOptions) -> RunOptions:

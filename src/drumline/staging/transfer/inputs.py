@@ -15,7 +15,7 @@ from drumline.contract.words import format_size
 from drumline.staging import file_copy, transfer_messages
 from drumline.staging.cache import cache_pruning, trees
 from drumline.staging.cache.cache_folder import Cache, CachedSource, is_safe, key_of
-from drumline.staging.cache.leases import CacheLease
+from drumline.staging.cache.cache_pruning import CacheLease
 from drumline.staging.mount import choice, filesystem
 from drumline.staging.stores.store import Object, ObjectChangedError
 from drumline.staging.transfer import outputs

@@ -242,7 +242,7 @@ _MOUNT_CANCEL_POLL_S = 0.2
 
 
 class Mounts:
-    """The mounts of one attempt; ``job/attempts.py`` ends them with everything else below this process."""
+    """The mounts of one attempt; ``job/run.py`` ends them with everything else below this process."""
 
     def __init__(self, folder: RunFolder, plan: Plan) -> None:
         self._folder = folder

@@ -49,7 +49,7 @@ _ANSWERS = {
     "azure.ml.component.dsl": ("drumline.component",),
     "azure.ml.component.environment": ("drumline.component",),
 }
-"""The modules that have the names of each; a private module below one has them too."""
+"""The modules that have the names of each; private modules of constants and entities have theirs too."""
 
 _NAMESPACES = ("azure", "azure.ai", "azure.core", "azure.ml", "azureml")
 _OURS_OF_V1 = ("core", "data", "exceptions", "pipeline", "telemetry", "train", "widgets")
@@ -280,10 +280,13 @@ class _Finder:
         top = name.partition(".")[0]
         if top == "azureml":
             return find_v1(name, path)
-        public = name.partition("._")[0]
         if f"{name}.".startswith("azure.ai.ml."):
-            # Installed or not: objects of both cannot be in one pipeline.
-            return _make_spec(name, None) if public in _ANSWERS else None
+            # Installed or not: objects of both cannot be in one pipeline. mldesigner asks for private modules of
+            # others, to see what it can do.
+            is_answered = name in _ANSWERS or name.startswith(
+                ("azure.ai.ml.constants._", "azure.ai.ml.entities._")
+            )
+            return _make_spec(name, None) if is_answered else None
         if top != "azure" or (name not in _ANSWERS and name not in _NAMESPACES):
             return None
         installed = PathFinder.find_spec(name, path)

@@ -153,6 +153,7 @@ def test_names_that_azure_lacks_too_are_told_at_the_import(place):
 
 
 PRIVATE = """
+import importlib.util
 import urllib
 from azure.ai.ml.constants._common import AssetTypes
 from azure.ai.ml.entities._job.pipeline._io import PipelineInput
@@ -165,6 +166,7 @@ from azureml.opendatasets import MNIST
 
 assert urllib.request and AssetTypes.URI_FILE == "uri_file" and constants.__name__.startswith("azureml.automl")
 assert AzureAuthorityHosts.AZURE_CHINA and not isinstance(Data(name="a", path="."), PipelineInput)
+assert importlib.util.find_spec("azure.ai.ml.dsl._mldesigner") is None
 client = MLClient(None, "s", "g", "vision", registry_name="azureml")
 assert client._operation_scope.workspace_name == client._workspaces.get().name == "vision"
 for use in (

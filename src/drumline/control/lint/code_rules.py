@@ -173,12 +173,17 @@ def _check_imports(program: LintedCommand) -> Iterator[Trap]:
 
 
 def _list_imports(path: str) -> Iterator[tuple[str, int, str]]:
+    """Yield each module that a file imports once, with the line and its text."""
     text = _read(path)
+    seen: set[str] = set()
+    line, counted = 1, 0
     for found in _IMPORT.finditer(text):
-        line = text.count("\n", 0, found.start()) + 1
-        for name in (found[1] or found[2]).split(","):
-            if name.split():
-                yield name.split()[0], line, found[0].strip()
+        line, counted = line + text.count("\n", counted, found.start()), found.start()
+        names = [name.split()[0] for name in (found[1] or found[2]).split(",") if name.strip()]
+        for name in names:
+            if name not in seen:
+                seen.add(name)
+                yield name, line, found[0].strip()
 
 
 def _find_module(module: str, beside: str, folder: str) -> str:

@@ -195,9 +195,6 @@ def _find_module(module: str, beside: str, folder: str) -> str:
             for path in (f"{base}.py", os.path.join(base, "__init__.py")):
                 if os.path.isfile(path):
                     return path
-        package = os.path.join(root, parts[0])
-        if len(parts) > 1 and os.path.isdir(package) and os.path.isfile(os.path.join(root, *parts) + ".py"):
-            return os.path.join(root, *parts) + ".py"
     return ""
 
 

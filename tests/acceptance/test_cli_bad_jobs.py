@@ -1,6 +1,7 @@
 """Job files that cannot be: refused with every mistake and its place, and nothing is created."""
 
 import re
+import sys
 
 import pytest
 from cli_jobs import job_names, one_rank, write_job
@@ -178,6 +179,15 @@ def test_a_line_in_quotes_is_no_program(cli):
     assert done.rc == 2
     assert "there is no program 'python train.py'" in done.err
     assert "drumline run ... -- python train.py" in done.err
+
+
+def test_a_python_of_another_name_is_what_python_means(cli, tmp_path):
+    (tmp_path / "python3").symlink_to(sys.executable)
+    done = cli(
+        "run", "--python", tmp_path / "python3", "--", "python", "-c", "import sys; print(sys.executable)"
+    )
+    assert done.rc == 0, done.err
+    assert done.out.strip() == str(tmp_path / "python3")
 
 
 def test_a_compute_that_is_nearly_attached_is_refused(cli, tmp_path):

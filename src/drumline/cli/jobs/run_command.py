@@ -68,6 +68,7 @@ def _run(arguments: Namespace, program: list[str], standby: Standby | None) -> i
     except FileNotFoundError as error:
         raise UsageError("the current folder no longer exists", "cd to an existing folder") from error
     _check_program(program[0])
+    program = _name_python(program, arguments.python)
     if arguments.compute is None:
         standby = standby or Standby()
     from drumline.control.submission.planning import RunOptions, plan
@@ -137,6 +138,17 @@ def _check_program(program: str) -> None:
         # Of Debian's programs, none is "python".
         python = "python" if shutil.which("python") else "python3"
         raise UsageError(f"{program!r} is a script, not a program", f"drumline run ... -- {python} {program}")
+
+
+def _name_python(program: list[str], named: str | None) -> list[str]:
+    """Return the program with the Python that ``--python`` names, where its folder has it under another name alone."""
+    if named is None or program[0] != "python":
+        return program
+    from drumline.control.environments import environment_builds
+
+    python = environment_builds.find_named(named)
+    is_beside = os.path.exists(os.path.join(os.path.dirname(python), "python"))
+    return program if is_beside else [python, *program[1:]]
 
 
 def _parse_seconds(text: str) -> float:

@@ -208,6 +208,11 @@ def _download_arguments(parser: Parser) -> None:
     parser.add_argument("--all", action="store_true", help="artifacts and all named outputs")
 
 
+def _bundle_arguments(parser: Parser) -> None:
+    add_name(parser, "job")
+    parser.add_argument("-o", "--output", "--out", metavar="FILE", help="default: NAME-bundle.zip")
+
+
 def _delete_arguments(parser: Parser) -> None:
     parser.add_argument("names", nargs="*", default=[], metavar="NAME", help="jobs that have ended")
     parser.add_argument("-n", "--name", help="one more")
@@ -308,6 +313,11 @@ VERBS: Verbs = {
         "jobs.create.rerun",
     ),
     "download": ("copy a job's artifacts and outputs", _download_arguments, "views.open.download_job"),
+    "bundle": (
+        "write a zip file for a bug report: events, plan, logs, checks; no code, no data, no secrets",
+        _bundle_arguments,
+        "views.open.bundle_job",
+    ),
     "delete": (
         "delete ended jobs with their steps, outputs and logs",
         _delete_arguments,

@@ -1,4 +1,4 @@
-"""The folders of a job and copies of them: ``drumline job open`` and ``download``."""
+"""The folders of a job and copies of them: ``drumline job open``, ``download`` and ``bundle``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from drumline.cli.arguments import find_job, get_name
+from drumline import __version__
+from drumline.cli.arguments import FORMATS, find_job, get_name
 from drumline.contract.errors import UsageError
 from drumline.control.access import job_files
 from drumline.control.jobs.lookup import folder_of
@@ -63,4 +64,19 @@ def download_job(arguments: Namespace) -> int:
             name, arguments.download_path, output=arguments.output_name, everything=arguments.all, bar=bar
         )
     print(clean(f"downloaded to {target}"), file=sys.stderr)
+    return 0
+
+
+def bundle_job(arguments: Namespace) -> int:
+    from drumline.control.upkeep.bundle import write_bundle
+
+    if arguments.output in FORMATS:
+        raise UsageError(
+            f"--output: {arguments.output!r} is a format, and a bundle is a zip file", "-o bug.zip"
+        )
+    name = get_name(arguments, "job", "bundling")
+    path = arguments.output or f"{name}-bundle.zip"
+    sys.stdout.write(clean(write_bundle(name, path, __version__)))
+    told = f"written to {path}; names, paths and commands are in it: look before you send it"
+    print(clean(told), file=sys.stderr)
     return 0

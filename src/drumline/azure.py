@@ -15,6 +15,7 @@ finds them.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
@@ -320,5 +321,6 @@ def install() -> None:
 
 
 def load_ipython_extension(shell: object) -> None:
-    """Do so for ``%load_ext drumline.azure``."""
+    """Do so for ``%load_ext drumline.azure``, and for the programs of its cells."""
     install()
+    os.environ.update(import_module("drumline.cli.azure").list_switches())

@@ -200,6 +200,19 @@ def test_names_that_public_scripts_import_can_be_imported(place):
     assert run_python(place, "-c", program, PYTHONPATH=str(place / "installed")) == "theirs\n"
 
 
+def test_an_extension_of_a_notebook_answers_its_cells_and_their_programs(place):
+    program = (
+        "import subprocess, sys\nfrom drumline.azure import load_ipython_extension\nload_ipython_extension(None)\n"
+        "from azure.ai.ml import MLClient; print(MLClient.__module__, flush=True)\n"
+        "for words in (['az', 'account', 'show', '--query', 'name'], [sys.executable, '-c', 'import azure.ai.ml']):\n"
+        "    subprocess.run(words, check=True)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=place
+    )
+    assert done.stdout == 'drumline.sdk.ml_client\n"this machine"\n', done.stderr
+
+
 def test_without_the_switch_there_is_no_azure(place):
     program = "import importlib.util as u, sys; print([n for n in sys.modules if n.startswith('drumline')])"
     done = subprocess.run(

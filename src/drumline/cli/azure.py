@@ -65,7 +65,12 @@ def main(argv: list[str]) -> int:
 
 def _run(words: list[str]) -> int:
     """Become a program for which Azure's modules are answered, and ``az`` too."""
-    return _become(words, {**os.environ, _SWITCH: "1", "PATH": _add_az()})
+    return _become(words, {**os.environ, **list_switches()})
+
+
+def list_switches() -> dict[str, str]:
+    """Return the variables of programs for which Azure's modules and ``az`` are answered."""
+    return {_SWITCH: "1", "PATH": _add_az()}
 
 
 def _add_az() -> str:

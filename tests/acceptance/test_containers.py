@@ -69,6 +69,9 @@ def test_ranks_have_their_paths_and_variables_and_the_images_own_search_path(
     text = """
         import json, os, pathlib, sys, time
 
+        from azureml.core import Run
+
+        Run.get_context().log("rank", int(os.environ["RANK"]))
         shown = ("RANK", "WORLD_SIZE", "SAID", "PATH", "HOME", "DRUMLINE_HOME")
         said = {name: os.environ.get(name) for name in shown}
         said["read"] = pathlib.Path(os.environ["AZURE_ML_INPUT_data"], "a.txt").read_text()
@@ -107,7 +110,8 @@ def test_ranks_have_their_paths_and_variables_and_the_images_own_search_path(
     assert (folder / "outputs" / "model-0").stat().st_uid == os.getuid()
     reason = description.show_job("job")["reason"]
     assert "rank 1" in reason
-    assert "ValueError: not in here (train.py:15, in <module>)" in reason
+    assert "ValueError: not in here (train.py:18, in <module>)" in reason
+    assert "rank" in description.show_job("job")["metrics"]
 
 
 def test_a_command_beside_a_rank_is_in_its_container(cli, tmp_path, drumline_home, engine):

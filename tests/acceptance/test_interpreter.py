@@ -11,6 +11,8 @@ import pytest
 
 from drumline.contract.errors import UsageError
 from drumline.control.environments import environment_builds
+from drumline.staging.environments import uv
+from drumline.staging.environments.tool import BuildError
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -113,3 +115,23 @@ def test_what_is_active_is_found(tmp_path, places):
     assert environment_builds.find_active(empty) == str(tmp_path / "python3")
     with pytest.raises(UsageError):
         environment_builds.find_named("nosuchpython")
+
+
+def test_a_shim_of_a_version_that_is_not_chosen_is_no_python(tmp_path, places, monkeypatch):
+    """As pyenv's: it is there, and ends with 127."""
+    shims = tmp_path / "shims"
+    shims.mkdir()
+    for name in ("python", "python3", "python3.9"):
+        shim = shims / name
+        shim.write_text(
+            '#!/bin/sh\necho "pyenv: $0: command not found" >&2; exit 127\nexec pyenv exec "$@"\n'
+        )
+        shim.chmod(0o700)
+    real = places / "bare" / "bin"
+    path = f"{shims}:{real}"
+    assert environment_builds.find_active({"PATH": path}) == f"{real}/python"
+    assert environment_builds.find_active({"PATH": str(shims)}) == ""
+    monkeypatch.setenv("PATH", path)
+    assert environment_builds.find_named("python") == f"{real}/python"
+    with pytest.raises(BuildError, match=r"there is no Python 3\.9 on this machine's PATH"):
+        uv._python_of({"python": "3.9"})

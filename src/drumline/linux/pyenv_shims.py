@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from typing import TYPE_CHECKING, Optional
 
@@ -76,3 +77,19 @@ def resolve_shim(shim: str, env: Mapping[str, str], cwd: Optional[str] = None) -
 def resolve_interpreter(path: str, env: Mapping[str, str]) -> str:
     """Return the interpreter that a path stands for: itself, if it is no shim. Raises OSError as ``resolve_shim``."""
     return resolve_shim(path, env).python if is_shim(path) else path
+
+
+def find_on_path(name: str, env: Mapping[str, str], path: Optional[str] = None) -> str:
+    """
+    Return the first interpreter of that name on a path, by default that of ``env``; empty for none.
+
+    A shim of a version that is not chosen starts no Python, and is passed over.
+    """
+    for folder in (env.get("PATH", "") if path is None else path).split(os.pathsep):
+        found = shutil.which(name, path=folder) if folder else None
+        try:
+            if found:
+                return resolve_interpreter(found, env)
+        except OSError:
+            continue
+    return ""

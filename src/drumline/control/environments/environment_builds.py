@@ -21,6 +21,7 @@ from drumline.contract.plan import Build
 from drumline.contract.record import ABSENT, Absent, NamedTuple
 from drumline.control.environments.recipes import Recipe, fits, recipe_of
 from drumline.control.times import utc
+from drumline.linux.pyenv_shims import find_on_path, resolve_interpreter
 from drumline.spec.parts.environment import Environment
 from drumline.spec.paths import resolve
 from drumline.spec.reading.files import read_yaml
@@ -37,10 +38,8 @@ if TYPE_CHECKING:
 
 def behind(python: str) -> str:
     """Look through a shim, such as pyenv's: it would find another Python in another folder. Raises UsageError."""
-    from drumline.linux import pyenv_shims
-
     try:
-        return pyenv_shims.resolve_interpreter(python, os.environ)
+        return resolve_interpreter(python, os.environ)
     except OSError as error:
         raise UsageError(str(error.strerror), "name the interpreter itself") from error
 
@@ -58,11 +57,7 @@ def find_active(environ: Mapping[str, str]) -> str:
             return behind(os.path.abspath(python))
     folders = [one for one in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(one)]
     others = os.pathsep.join(one for one in folders if os.path.realpath(one) != os.path.join(own, "bin"))
-    for name in ("python", "python3"):
-        found = shutil.which(name, path=others) if others else None
-        if found:
-            return behind(found)
-    return ""
+    return find_on_path("python", environ, others) or find_on_path("python3", environ, others)
 
 
 def find_named(named: str) -> str:
@@ -74,7 +69,7 @@ def find_named(named: str) -> str:
     path = os.path.expanduser(named)
     is_program = os.sep not in path and not os.path.exists(os.path.join(path, "bin", "python"))
     if is_program:
-        path = shutil.which(path) or ""
+        path = find_on_path(path, os.environ) or shutil.which(path) or ""
     elif os.path.isdir(path):
         path = os.path.join(path, "bin", "python")
     path = os.path.abspath(path) if path and (os.path.exists(path) or os.path.isabs(path)) else ""

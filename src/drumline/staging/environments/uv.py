@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.folder import write_whole
 from drumline.contract.words import format_count
+from drumline.linux.pyenv_shims import find_on_path
 from drumline.staging.environments.environment_folder import LOCK_FILE, make_build_folder
 from drumline.staging.environments.tool import BuildError, Tool, ToolError, find_program, hide_secrets
 
@@ -160,7 +161,7 @@ def _python_of(recipe: Any) -> str:
     """Return a Python of that version on PATH. Raises BuildError."""
     wanted = str(recipe.get("python") or "")
     exact = re.fullmatch(r"(\d+(?:\.\d+)?)(?:\.\d+)?", wanted)
-    found = shutil.which(f"python{exact[1]}") if exact else ""
+    found = find_on_path(f"python{exact[1]}", os.environ) if exact else ""
     if found or not wanted:
         return found or sys.executable
     raise BuildError(f"there is no Python {wanted} on this machine's PATH", f"{_PYTHON_HINT}; or install uv")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 KINDS = ("podman", "apptainer", "docker")
 
-_CONTAINER_WARNINGS = ("resources.shm_size:", "resources.docker_args:")
+_CONTAINER_WARNINGS = ("resources.shm_size:", "resources.docker_args:", "command: an installation")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import PlanError
 from drumline.contract.plan import Service
+from drumline.contract.record import compile_late
 from drumline.spec import placeholders
 from drumline.spec.hints import unknown_attributes
 from drumline.spec.parts.services import asked_for
@@ -53,6 +54,7 @@ def list_warnings(
     return [
         *unknown_attributes(job),
         *_of_environment(job.environment, interpreter),
+        *(() if engine == "kubernetes" else _of_installs(str(job.command or ""), interpreter)),
         *(_of_compute(job.compute) if is_local and not is_attached else ()),
         *_of_sections(job, _UNUSED_HERE if is_local else _UNUSED_ON_CLUSTERS),
         *(() if is_local else _of_properties(job, engine)),
@@ -76,6 +78,24 @@ def _of_environment(environment: Any, interpreter: str) -> Iterator[str]:
         return
     what = environment if isinstance(environment, str) else "an environment of its own"
     yield f"environment: {what} is not built; the command runs with {interpreter} first on its PATH"
+
+
+_INSTALL = compile_late(
+    r"\bpip[\d.]*\s+install\b(?![^\n;&|]*\s(?:--target|-t|--root|--prefix|--dry-run)\b)"
+    r"|\b(?:conda|mamba|micromamba)\s+(?:env\s+update|install)\b(?![^\n;&|]*\s(?:--name|--prefix|-n|-p)\b)"
+)
+_OWN_PYTHON = compile_late(r"\bactivate\b|-m\s+venv\b|\bvirtualenv\b|\buv\s+venv\b")
+
+
+def _of_installs(command: str, interpreter: str) -> Iterator[str]:
+    if "install" in command or "update" in command:
+        found = _INSTALL.search(command)
+        if found and not _OWN_PYTHON.search(command):
+            yield (
+                f"command: an installation ({' '.join(found[0].split())}) changes {interpreter} for all jobs; "
+                "list the packages in the job's environment, or keep them with the job: "
+                "`pip install --target packages ...` and PYTHONPATH=packages"
+            )
 
 
 def _of_compute(compute: str | None) -> Iterator[str]:

@@ -30,6 +30,27 @@ def test_a_plan_has_the_container_and_the_images_own_path():
     assert Plan.from_json(made.to_json()) == made
 
 
+@pytest.mark.parametrize(
+    ("command", "is_told"),
+    [
+        ("pip install -r more.txt && python train.py", True),
+        ("python -m pip  install torch; python train.py", True),
+        ("uv pip install --system torch && python t.py", True),
+        ("conda install -y numpy && python t.py", True),
+        ("pip install --target packages torch && PYTHONPATH=packages python t.py", False),
+        ("conda install -y -n mine numpy", False),
+        ("python -m venv v && . v/bin/activate && pip install torch", False),
+        ("python train.py --update", False),
+    ],
+)
+def test_an_installation_is_told_unless_it_is_in_a_container(command, is_told):
+    def list_told(made):
+        return [one for one in made.warnings if one.startswith("command: an installation")]
+
+    assert len(list_told(plan(nodes=1, command=command))) == is_told
+    assert not list_told(contained(command=command))
+
+
 def test_without_an_image_those_fields_are_not_used():
     said = plan(nodes=1, shm_size="2g", docker_args="-v /a:/b").warnings
     assert len([one for one in said if "shm_size" in one or "docker_args" in one]) == 2

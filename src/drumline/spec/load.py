@@ -215,12 +215,8 @@ def _job_type(root: Mapping, name: str) -> str:
         what, hint = f"{kind!r} is not a type of job", f"did you mean {kind.lower()!r}?"
     else:
         text = repr(kind) if isinstance(kind, str) else "this"
-        what, hint = f"{text} is not a type of job", _one_of()
+        what, hint = f"{text} is not a type of job", "one of " + ", ".join(map(repr, JOB_TYPES))
     raise SpecError([problem_at(node, what, path="type", hint=hint)])
-
-
-def _one_of() -> str:
-    return "one of " + ", ".join(map(repr, JOB_TYPES))
 
 
 def _surprises(root: Mapping) -> list[str]:

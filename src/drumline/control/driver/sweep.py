@@ -218,7 +218,7 @@ class SweepDriver:
 
     def _finish(self) -> End:
         steps = self._children.steps
-        leader = self._find_leader()
+        leader = parts.best_of(steps, self._goal)
         if leader is not None:
             self._publish(leader)
         said = self._summarize_trials(steps, leader)
@@ -232,9 +232,6 @@ class SweepDriver:
         if leader is None:
             return End(status.FAILED, 1, self._explain_failure(steps, said))
         return End(status.COMPLETED, 0, said)
-
-    def _find_leader(self) -> StepOutcome | None:
-        return parts.best_of(self._children.steps, self._goal)
 
     def _publish(self, leader: StepOutcome) -> None:
         """Link the outputs of the best trial as those of the sweep."""

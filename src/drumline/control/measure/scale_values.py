@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from drumline.control.measure.measured_sizes import SizeFacts
-    from drumline.control.measure.scale_prediction import StepModel
     from drumline.control.measure.scale_report import Limit, MeasuredSize, PredictedSize, ScaleReport
     from drumline.control.measure.stragglers import Straggler
 
@@ -35,8 +34,29 @@ def to_values(report: ScaleReport) -> dict[str, Any]:
         "at": utc(report.at, "seconds"),
         "scaling": "strong" if report.strong else "weak",
         "measured": [_describe_measured(one, report) for one in report.measured],
-        "predicted": [_describe_predicted(one) for one in report.predicted],
-        "model": None if model is None else _describe_model(report, model),
+        "predicted": [
+            {
+                "nodes": one.nodes,
+                "ranks": one.ranks,
+                "step_s": round(one.step_s, 6),
+                "low_s": round(one.low_s, 6),
+                "high_s": round(one.high_s, 6),
+                "speed_up": _round(one.speed_up),
+                "efficiency": _round(one.efficiency),
+                "guess": one.is_guess,
+            }
+            for one in report.predicted
+        ],
+        "model": model
+        and {
+            "own_s": _round(model.own_s),
+            "shared_s": _round(model.shared_s),
+            "overlap_s": _round(model.overlap_s),
+            "latency_s": _round(model.link.latency_s),
+            "bytes_per_s": round(model.link.bytes_per_s) if report.knows_link else None,
+            "bucket_bytes": [] if report.is_assumed else list(model.bucket_bytes),
+            "doubt": _round(model.doubt),
+        },
         "limit": None if report.limit is None else _round_all(report.limit._asdict()),
         "slowest_pair": None if report.slowest_pair is None else _round_all(report.slowest_pair._asdict()),
         "stragglers": [_round_all(one._asdict()) for one in report.stragglers],
@@ -73,31 +93,6 @@ def _describe_measured(one: MeasuredSize, report: ScaleReport) -> dict[str, Any]
             "bytes_per_s": None if one.bytes_per_s is None or report.is_loopback else round(one.bytes_per_s),
         }
     return described
-
-
-def _describe_predicted(one: PredictedSize) -> dict[str, Any]:
-    return {
-        "nodes": one.nodes,
-        "ranks": one.ranks,
-        "step_s": round(one.step_s, 6),
-        "low_s": round(one.low_s, 6),
-        "high_s": round(one.high_s, 6),
-        "speed_up": _round(one.speed_up),
-        "efficiency": _round(one.efficiency),
-        "guess": one.is_guess,
-    }
-
-
-def _describe_model(report: ScaleReport, model: StepModel) -> dict[str, Any]:
-    return {
-        "own_s": _round(model.own_s),
-        "shared_s": _round(model.shared_s),
-        "overlap_s": _round(model.overlap_s),
-        "latency_s": _round(model.link.latency_s),
-        "bytes_per_s": round(model.link.bytes_per_s) if report.knows_link else None,
-        "bucket_bytes": [] if report.is_assumed else list(model.bucket_bytes),
-        "doubt": _round(model.doubt),
-    }
 
 
 def _round_all(values: dict[str, Any]) -> dict[str, Any]:

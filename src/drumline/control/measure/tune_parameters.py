@@ -200,16 +200,19 @@ def _target_of(name: str, job: Any) -> str:
             raise UsageError(f"--over: {name!r} is not the name of a variable", "env:NAME=a|b")
         _check_variable(name.removeprefix(ENV))
         return name
-    target = find_target(name, job) if name in KNOWN_NAMES else _find_input(name, job)
-    if target:
-        return target
     if name in KNOWN_NAMES:
+        target = find_target(name, job)
+        if target:
+            return target
         usual = KNOWN_NAMES[name][1]
         raise UsageError(
             f"--over {name}: the job has neither an input {usual!r} nor a variable {usual.upper()!r}",
             f"declare one that your script reads, or name another: --over INPUT=1|2, --over env:{usual.upper()}=1|2",
         )
-    inputs = ", ".join(list_literals(job)) or "none"
+    literals = list_literals(job)
+    if name in literals:
+        return INPUT + name
+    inputs = ", ".join(literals) or "none"
     raise UsageError(
         f"--over: {name!r} is neither a setting nor an input with a value",
         f"procs, threads, workers, batch, buckets, env:NAME=a|b, or an input of the job: {inputs}",
@@ -225,10 +228,6 @@ def _check_variable(name: str) -> None:
             f"--over: the launcher sets {name!r} for each rank, so it cannot be tried",
             "to try numbers of ranks: --over 'procs=1|2'",
         )
-
-
-def _find_input(name: str, job: Any) -> str:
-    return INPUT + name if name in list_literals(job) else ""
 
 
 def _has_procs(job: Any) -> bool:

@@ -42,15 +42,11 @@ _FIX = "run drumline doctor --fix"
 def examine_machine() -> list[Finding]:
     """Check this machine. Blocks, for as long as the slowest fact takes, 15 s at most."""
     checks = [check for check in registry.CHECKS if check.judge]
-    nodes = [NodeReport(0, "", checker.gather(registry.list_groups(checks), choose_settings(), _DEADLINE_S))]
+    folders = {"folder of jobs": _find_existing(home()), "temporary folder": tempfile.gettempdir()}
+    settings = {"paths": folders, "path": os.environ.get("PATH", ""), "home": base_home()}
+    nodes = [NodeReport(0, "", checker.gather(registry.list_groups(checks), settings, _DEADLINE_S))]
     findings = registry.add_unknown(registry.judge_all(nodes, checks), nodes, checks)
     return [*(one._replace(node=None) for one in findings), *(check() for check in OWN_CHECKS.values())]
-
-
-def choose_settings() -> dict[str, Any]:
-    """Return what the facts of this machine are gathered of."""
-    folders = {"folder of jobs": _find_existing(home()), "temporary folder": tempfile.gettempdir()}
-    return {"paths": folders, "path": os.environ.get("PATH", ""), "home": base_home()}
 
 
 class ShownFinding(NamedTuple):

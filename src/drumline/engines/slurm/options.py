@@ -51,7 +51,7 @@ def make_options(plan: Plan, log: str) -> dict[str, str | None]:
 
     ``log``: where the batch step's own output goes. Raises PlanError that names each field that Slurm cannot honour.
     """
-    compute, kind = plan.compute, _instance_type(plan)
+    compute, kind = plan.compute, instance_type_of(plan.compute, plan.asked.instance_type)
     own = _own(plan)
     options: dict[str, str | None] = {
         "job-name": plan.job,
@@ -92,7 +92,7 @@ def cores_of(plan: Plan) -> int:
     """
     Return the cores to ask for on each node: what the compute or its instance type says, else what its ranks need.
     """
-    kind = _instance_type(plan)
+    kind = instance_type_of(plan.compute, plan.asked.instance_type)
     given = kind.get("cores_per_node", plan.compute.get("cores_per_node"))
     if given:
         return int(given)
@@ -120,10 +120,6 @@ def instance_type_of(compute: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return what a compute says of an instance type; empty for none, and for one that it does not know."""
     found = (compute.get("instance_types") or {}).get(name)
     return dict(found) if isinstance(found, dict) else {}
-
-
-def _instance_type(plan: Plan) -> dict[str, Any]:
-    return instance_type_of(plan.compute, plan.asked.instance_type)
 
 
 def _time_limit(plan: Plan) -> str | None:

@@ -48,11 +48,7 @@ def next_params(search: Search, tried: Sequence[Tried]) -> dict[str, Any] | None
         params = _draw_params(search, tried, attempt)
         if _key(params) not in seen:
             return params
-    return _left_over(search, seen)
-
-
-def _left_over(search: Search, seen: set[str]) -> dict[str, Any] | None:
-    """Return a combination not seen yet of a space of choices alone, where a few among many are hard to meet."""
+    # One that was not seen yet, of choices alone: few among many are hard to meet.
     try:
         return next((one for one in draw.combinations(search.space) if _key(one) not in seen), None)
     except PlanError:

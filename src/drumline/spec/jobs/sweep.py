@@ -331,7 +331,9 @@ def sweep_of(  # noqa: PLR0913 - azure-ai-ml's signature
 
     limits: those of the sweep. Raises SpecError.
     """
-    inputs, space = split_search_space(_inputs_of(job))
+    # With the defaults that its component declares.
+    whole: Any = job if isinstance(job.called_component, str) else inline_component(job)
+    inputs, space = split_search_space(dict(whole.inputs))
     space |= search_space or {}
     if job_tier is not None or priority is not None:
         queue_settings = QueueSettings(job_tier=job_tier, priority=priority)
@@ -362,9 +364,3 @@ def sweep_of(  # noqa: PLR0913 - azure-ai-ml's signature
     limits["trial_timeout"] = limits.get("trial_timeout") or (job.limits.timeout if job.limits else None)
     made.set_limits(**limits)
     return made
-
-
-def _inputs_of(job: Any) -> dict[str, Any]:
-    """Return the job's inputs, with the defaults that its component declares."""
-    whole: Any = job if isinstance(job.called_component, str) else inline_component(job)
-    return dict(whole.inputs)

@@ -163,11 +163,12 @@ EXPRESSIONS: dict[str, type[ParameterExpression]] = {
 }
 
 
-def _list_numbers(kind: type[ParameterExpression]) -> tuple[str, ...]:
-    return () if kind is Choice else kind._fields[1:]
-
-
-SPACE = ByType({name: PartRecord(kind, required=_list_numbers(kind)) for name, kind in EXPRESSIONS.items()})
+SPACE = ByType(
+    {
+        name: PartRecord(kind, required=() if kind is Choice else kind._fields[1:])
+        for name, kind in EXPRESSIONS.items()
+    }
+)
 _NESTED = MapOf(_NestedSpace())
 
 

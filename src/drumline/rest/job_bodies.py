@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from drumline.azure import explain_lack
 from drumline.contract.errors import SpecError
 from drumline.rest.resource_ids import (
     check_mapping,
@@ -145,6 +146,9 @@ class BodyReader:
         return self._find_code(*stored) if stored else text
 
     def _read_node(self, value: object, place: str) -> dict[str, Any]:
+        kind = check_mapping(value, place).get("type")
+        if reason := explain_lack(str(kind)):
+            raise SpecError(f"{place}: type {kind!r}: {reason}")
         node = self.read_fields(value, place)
         node.pop("name", None)  # The key that it stands under.
         return node

@@ -242,6 +242,10 @@ def test_a_job_for_the_local_machine_has_no_marks_of_the_client():
         ({**SWEEP, "searchSpace": {"lr": ["uniform", [1]]}}, "search_space.lr"),
         ({**SWEEP, "searchSpace": {"lr": ["other", [1]]}}, "search_space.lr"),
         ({"command": "true"}, "jobType must be text"),
+        (
+            {"jobType": "Pipeline", "jobs": {"a": {"type": "data_transfer", "task": "import_data"}}},
+            "jobs.a: type 'data_transfer': Drumline moves no data between databases",
+        ),
     ],
 )
 def test_what_cannot_be_kept_is_refused_with_a_sentence(properties, message):

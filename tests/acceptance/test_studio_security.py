@@ -118,6 +118,36 @@ OTHER_ORIGINS = (
 )
 
 
+def test_prometheus_has_a_token_that_opens_nothing_else(studio, drumline_home):
+    path = drumline_home / "studio" / "metrics.token"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    own = {"Authorization": f"Bearer {path.read_text()}"}
+    answer = studio.ask("/metrics", headers=own)
+    assert (answer.status, answer.headers["Content-Type"]) == (
+        200,
+        "text/plain; version=0.0.4; charset=utf-8",
+    )
+    lines = answer.data.decode().splitlines()
+    assert 'drumline_jobs{state="Completed"} 1' in lines
+    assert {
+        "drumline_restarts 0",
+        'drumline_ranks{state="running"} 0',
+        'drumline_queue_jobs{state="waiting"} 0',
+    } <= {*lines}
+    assert any(line.startswith('drumline_queue_free{state="cores"} ') for line in lines)
+    for other in paths():
+        if not other.startswith("/static/") and other not in ("/metrics", "/login"):
+            assert studio.ask(other, headers=own).status in (401, 429), other
+    for headers in (studio.own_headers, studio.cookie(), {}):
+        assert studio.ask("/metrics", headers=headers).status in (401, 429)
+    with run_studio() as again:
+        assert again.ask("/metrics", headers=own).status == 200
+    path.chmod(0o644)
+    serve = [sys.executable, "-m", "drumline", "studio", "--no-browser", "--port", "0"]
+    refused = subprocess.run(serve, capture_output=True, text=True, timeout=60)
+    assert (refused.returncode, "others can read it" in refused.stderr) == (1, True)
+
+
 def test_no_page_of_another_site_gets_an_answer_or_changes_anything(studio):
     cookie = {"Cookie": studio.cookie()["Cookie"]}
     credentials = (cookie, studio.own_headers)

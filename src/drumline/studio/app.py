@@ -15,7 +15,8 @@ from drumline.studio.answers import to_json
 from drumline.studio.handlers import wrap
 from drumline.studio.live_streams import Live
 from drumline.studio.pages import Pages, refuse
-from drumline.studio.security import API, Guard
+from drumline.studio.routes.machine import show_metrics
+from drumline.studio.security import API, METRICS, Guard
 from drumline.studio.tables import Tables, fill, return_memory
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def list_routes(settings: StudioSettings, tokens: Tokens) -> list[Route]:
     return [
         *routes,
         Route("/api" + _ALL_OTHERS, wrap(_refuse_path, settings), methods=["GET", "POST"]),
+        Route(METRICS, wrap(show_metrics, settings)),
         Route("/static/{hash}/{path:path}", wrap(pages.send_file, settings)),
         Route("/login", wrap(pages.log_in, settings), methods=["GET", "POST"]),
         Route(_ALL_OTHERS, wrap(pages.show, settings)),

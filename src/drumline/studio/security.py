@@ -135,7 +135,8 @@ class Guard:
         if is_public(method, path):
             return None
         given = headers.getlist("authorization")
-        if not given:
+        is_metrics = path == METRICS
+        if not given and not is_metrics:
             parts = (part for line in headers.getlist("cookie") for part in line.split(";"))
             cookies = (part.strip().partition("=") for part in parts)
             if any(
@@ -145,10 +146,15 @@ class Guard:
         was_locked = self._tokens.is_locked
         # The right one passes when others have been wrong: else whoever sends wrong ones locks everybody out.
         is_bearer = len(given) == 1 and given[0][:7].lower() == "bearer "
-        if is_bearer and self._tokens.is_bearer(given[0][7:].strip()):
+        is_right = self._tokens.is_metrics if is_metrics else self._tokens.is_bearer
+        if is_bearer and is_right(given[0][7:].strip()):
             return None
         if was_locked and given:
             return Refusal(429, "too many tries have failed", "try again in a minute")
+        if is_metrics:
+            return Refusal(
+                401, "a token is needed", "that of studio/metrics.token in the home, as a bearer's"
+            )
         return Refusal(
             401, "a token is needed", "run drumline studio again; it opens a page that is logged in"
         )
@@ -210,6 +216,8 @@ def _add_headers(send: Send) -> Send:
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 API = "/api/v1"
+METRICS = "/metrics"
+"""For Prometheus, with a token of its own that opens nothing else."""
 
 
 class StudioSettings(NamedTuple):
@@ -252,9 +260,10 @@ _LOGIN = re.compile(r"[0-9]{1,11}\.[A-Za-z0-9_-]{22}\.[0-9a-f]{64}")
 
 
 class Tokens:
-    """All of one server, made anew at each start. Used by one thread."""
+    """All of one server, made anew at each start but that of Prometheus. Used by one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: str = "") -> None:
+        self._metrics = metrics or secrets.token_urlsafe(32)
         self.bearer = secrets.token_urlsafe(32)
         self.session = secrets.token_urlsafe(32)
         self._used: dict[str, int] = {}
@@ -262,6 +271,9 @@ class Tokens:
 
     def is_bearer(self, given: str) -> bool:
         return self._check(given, self.bearer)
+
+    def is_metrics(self, given: str) -> bool:
+        return self._check(given, self._metrics)
 
     def is_session(self, given: str) -> bool:
         return self._check(given, self.session)

@@ -61,7 +61,7 @@ def serve(wish: Wish) -> None:
             has_tls=context is not None,
             workspace=homes.current_workspace(),
         )
-        tokens = Tokens()
+        tokens = Tokens(studios.get_metrics_token())
         server = make_server(make_app(settings, tokens), context)
         _run(server, listener, settings, tokens.bearer, wish)
     finally:

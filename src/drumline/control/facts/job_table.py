@@ -19,9 +19,19 @@ from drumline.contract import status
 from drumline.contract.errors import DAMAGED, DrumlineError, NotFoundError, UsageError
 from drumline.contract.folder import RunFolder, home
 from drumline.contract.record import ABSENT, NamedTuple
-from drumline.control.facts.jobs import JobFilters, JobOverview, JobRow, KnownJobs, describe_row, duration_of
+from drumline.control.facts.jobs import (
+    STATUSES,
+    JobFilters,
+    JobOverview,
+    JobRow,
+    KnownJobs,
+    describe_row,
+    duration_of,
+)
 from drumline.control.jobs import job_folders
-from drumline.control.jobs.lookup import is_own
+from drumline.control.jobs.job_outcome import read_outcome
+from drumline.control.jobs.lookup import folder_of, is_own
+from drumline.control.machine.queue_view import describe_queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -365,6 +375,27 @@ def find_page(
         matched.sort(key=_SORT_KEYS[key], reverse=sort.startswith("-"))
     shown = matched[offset : offset + limit]
     return Page(summarize(listed), len(listed), len(matched), dict(counts), shown)
+
+
+def count_all(table: JobTable) -> dict[str, dict[str, int]]:
+    """Return figures of the jobs of a list and of this machine's queue, by state; without archived jobs."""
+    table.refresh()
+    jobs = [job for job in table.overviews() if not job.archived]
+    counts = Counter(job.status for job in jobs)
+    running = 0
+    for job in jobs:
+        if job.kind == "command" and job.status == status.RUNNING:
+            with contextlib.suppress(DrumlineError, OSError):
+                ranks = read_outcome(folder_of(job.name)).ranks.values()
+                running += sum(rank.state == "running" for rank in ranks)
+    queue = describe_queue()
+    return {
+        "jobs": {one: counts[one] for one in STATUSES},
+        "ranks": {"running": running},
+        "restarts": {"": sum(job.attempt for job in jobs)},
+        "queue_jobs": {"running": len(queue.running), "waiting": len(queue.waiting)},
+        "queue_free": queue.free,
+    }
 
 
 def summarize(jobs: Iterable[JobOverview]) -> str:

@@ -357,7 +357,7 @@ def main_metric(names: Iterable[str]) -> str:
 # filters
 
 
-_STATUSES = (
+STATUSES = (
     *(status.NOT_STARTED, status.QUEUED, status.PREPARING, status.PROVISIONING, status.STARTING),
     *(status.RUNNING, status.FINALIZING, status.CANCEL_REQUESTED, status.NOT_RESPONDING),
     *(status.COMPLETED, status.FAILED, status.CANCELED),
@@ -411,12 +411,12 @@ def parse_statuses(given: Iterable[str], where: str) -> frozenset[str]:
 
 
 def _parse_status(word: str, where: str) -> str:
-    known = {one.lower(): one for one in _STATUSES}
+    known = {one.lower(): one for one in STATUSES}
     if word.lower() not in known:
         import difflib
 
         close = difflib.get_close_matches(word.lower(), known, n=1)
-        hint = f"did you mean {known[close[0]]!r}?" if close else f"one of {', '.join(_STATUSES)}"
+        hint = f"did you mean {known[close[0]]!r}?" if close else f"one of {', '.join(STATUSES)}"
         raise UsageError(f"{where}: no job can be {word!r}", hint)
     return known[word.lower()]
 

@@ -14,7 +14,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import process_identity
-from drumline.contract.folder import base_home, current_workspace, private_folder, write_whole
+from drumline.contract.errors import DrumlineError
+from drumline.contract.folder import base_home, current_workspace, private_folder, write_once, write_whole
 from drumline.contract.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ AZURE = "azure"
 """The kinds of servers, and of their folders."""
 
 _MOST_BYTES = 10_000
+_SHORTEST_TOKEN = 32
 
 
 class Studio(NamedTuple):
@@ -105,14 +107,35 @@ def _list_running(place: str) -> Iterator[Studio]:
 def _read(path: str) -> dict[str, Any] | None:
     """Return a record that this user alone can have written."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-            known = os.fstat(file.fileno())
-            if known.st_uid != os.geteuid() or known.st_mode & 0o077:
-                return None
-            data = json.loads(file.read(_MOST_BYTES))
+        data = json.loads(_read_own(path))
     except (OSError, ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None
+
+
+def _read_own(path: str) -> bytes:
+    """Return a file that this user alone can read and have written; empty for another. Raises OSError."""
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        known = os.fstat(file.fileno())
+        is_own = known.st_uid == os.geteuid() and not known.st_mode & 0o077
+        return file.read(_MOST_BYTES) if is_own else b""
+
+
+def get_metrics_token() -> str:
+    """
+    Return the token with which Prometheus reads ``/metrics``, and nothing else. It is made once, and stays.
+
+    Raises OSError; DrumlineError for a file that others can read.
+    """
+    path = os.path.join(folder(), "metrics.token")
+    private_folder(folder())
+    with contextlib.suppress(FileExistsError):
+        write_once(path, os.urandom(32).hex())
+    token = _read_own(path).decode("ascii", "replace").strip()
+    if len(token) < _SHORTEST_TOKEN:
+        what = f"the token in {path} is no secret: others can read it, or it is too short"
+        raise DrumlineError(what, "remove the file; a new token is made")
+    return token
 
 
 # pages and logins

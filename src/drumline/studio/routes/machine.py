@@ -7,12 +7,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
 from starlette.routing import Route
 
 from drumline import __version__
 from drumline.contract import folder as homes
 from drumline.contract.process_identity import user
 from drumline.control.assets import asset_verbs
+from drumline.control.facts.job_table import count_all
 from drumline.control.machine import queue_view
 from drumline.control.times import utc
 from drumline.studio.openapi import read_document
@@ -20,7 +22,6 @@ from drumline.studio.queries import query
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.responses import Response
 
 
 def show_queue(_request: Request) -> queue_view.MachineQueue:
@@ -60,6 +61,17 @@ def _can_write(place: str) -> bool:
     while not os.path.isdir(place):
         place = os.path.dirname(place)
     return os.access(place, os.W_OK)
+
+
+def show_metrics(request: Request) -> Response:
+    """Answer Prometheus in its text format, a line a figure; the states are words of ours, which need no quoting."""
+    lines = []
+    for name, figures in count_all(request.app.state.tables.here().table).items():
+        lines.append(f"# TYPE drumline_{name} gauge")
+        for state, figure in figures.items():
+            label = f'{{state="{state}"}}' if state else ""
+            lines.append(f"drumline_{name}{label} {figure}")
+    return Response("\n".join(lines) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def open_stream(request: Request) -> Response:

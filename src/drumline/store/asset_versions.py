@@ -77,6 +77,7 @@ class Records:
 
     def __init__(self, home: str, kind: str) -> None:
         self.kind = kind
+        self.home = home
         self._root = os.path.join(home, "assets", kind)
 
     # reading

@@ -262,6 +262,19 @@ def test_a_workspace_has_its_own_and_sees_those_of_the_base_home():
         assert asset_verbs.get("data", "digits", "2").description == "second"
 
 
+def test_data_of_the_base_home_is_in_its_own_datastores(drumline_home):
+    inside = "azureml://datastores/workspaceblobstore/paths/digits/"
+    asset_verbs.create(digits(path=inside))
+    at = drumline_home / "datastores" / "workspaceblobstore" / "digits"
+    with workspace("team"):
+        assert asset_verbs.get("data", "digits").path.rstrip("/") == str(at)
+        assert asset_files.path_of(asset_verbs.get("data", "digits")).rstrip("/") == str(at)
+        own = asset_verbs.create(digits(name="own", path=inside))
+        assert own.path == inside
+        assert asset_files.path_of(own).startswith(str(drumline_home / "workspaces" / "team"))
+    assert asset_verbs.get("data", "digits").path == inside
+
+
 # environments
 
 

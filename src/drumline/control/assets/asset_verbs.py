@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import NotFoundError, PlanError, Problem, SpecError, UsageError
-from drumline.contract.folder import base_home, home
+from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, Problem, SpecError, UsageError
+from drumline.contract.folder import base_home, home, workspace
 from drumline.contract.hiding import hide_in_job
 from drumline.contract.process_identity import user
 from drumline.contract.record import NamedTuple, describe_record
@@ -17,6 +18,7 @@ from drumline.control.assets import datastore_verbs
 from drumline.control.environments import environment_builds
 from drumline.control.environments.recipes import inline_requirements
 from drumline.control.readable import readable
+from drumline.spec.azureml_uris import InDatastore, is_reference, parse
 from drumline.spec.entity import plain, to_dict
 from drumline.spec.entity_types import component_table
 from drumline.spec.hints import did_you_mean
@@ -270,6 +272,8 @@ class StoredAsset(NamedTuple):
 
     def entity(self) -> Any:
         values = self.records.read(self.name, self.version)
+        if self.records.home != home():
+            values = {**values, "path": _find_in_base_home(values["path"])} if "path" in values else values
         return entity_of(self.records.kind, self.name, self.version, values)
 
     def labels(self) -> dict[str, str]:
@@ -288,6 +292,16 @@ class StoredAsset(NamedTuple):
             "creation_context": dict(vars(entity.creation_context)),
         }
         return described if is_whole else hide_in_job(described)
+
+
+def _find_in_base_home(path: Any) -> Any:
+    """Return where a path in a datastore is that was registered without a workspace; another path as it is."""
+    with workspace(""), contextlib.suppress(DrumlineError):
+        reference = parse(path) if isinstance(path, str) and is_reference(path) else None
+        if isinstance(reference, InDatastore):
+            found = datastore_verbs.find(reference.datastore, reference.path)
+            return path if found.home else found.place
+    return path
 
 
 def homes() -> list[str]:

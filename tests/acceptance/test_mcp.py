@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_jobs import write_job
+from cli_jobs import wait_for_status, write_job
 
 mcp = pytest.importorskip("mcp")
 mcp_stdio = pytest.importorskip("mcp.client.stdio")
@@ -79,6 +79,12 @@ def test_an_agent_lints_submits_asks_why_and_cancels(tmp_path: Path) -> None:
         assert other == "endless"
         refused = await refuse(client, "cancel", name="endl")
         assert refused.startswith("error: there is no job 'endl'")
+        wait_for_status(other, "Running")
+        refused = await refuse(client, "drill", name=other, kind="kill-rank", rank=9)
+        assert "ranks, counted from 0" in refused
+        begun = await ask(client, "drill", name=other, kind="wedge", rank=1)
+        assert "'wedge'" in begun["began"]
+        assert begun["began"] in str((await ask(client, "why", name=other))["drills"])
         assert await ask(client, "cancel", name=other) == {"name": other, "requested": True}
         assert (await ask(client, "show", name=other, wait_s=120))["status"] == "Canceled"
 

@@ -145,11 +145,12 @@ def test_it_may_end_in_any_way():
 
 def test_a_second_one_leads_to_the_first(cli):
     with run_studio() as studio:
-        said = cli("studio", "--no-browser")
-        assert f"http://127.0.0.1:{studio.port}" in said.out
-        assert "runs already" in said.err
-        assert studio.token not in said.out + said.err
-        assert "once=" not in said.out + said.err, "a login is for a terminal, not for a log"
+        for port in ((), ("--port", studio.port)):
+            said = cli("studio", "--no-browser", *port)
+            assert f"http://127.0.0.1:{studio.port}" in said.out
+            assert "runs already" in said.err
+            assert studio.token not in said.out + said.err
+            assert "once=" not in said.out + said.err, "a login is for a terminal, not for a log"
 
 
 def test_the_browser_is_given_a_file_and_no_secret(cli, tmp_path, monkeypatch):

@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
         running = None if arguments.azure else find_running(wish, serve.Wish())
         if running is not None:
             print(running.address, flush=True)
-            print("it runs already; --port N starts another", file=sys.stderr)
+            print("it runs already; another --port starts another", file=sys.stderr)
             from drumline.contract.folder import current_workspace
             from drumline.control.access import browser
 
@@ -65,8 +65,8 @@ def main(argv: list[str]) -> int:
 
 def find_running(wish: Any, default: Any) -> Any:
     """Return the studio that runs already, where nothing was asked that it might not be."""
-    if wish._replace(opens_browser=True) != default:
+    if wish._replace(opens_browser=True, port=default.port) != default:
         return None
     from drumline.control.settings import studios
 
-    return studios.find_running()
+    return studios.find_running(port=wish.port)

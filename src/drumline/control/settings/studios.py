@@ -82,14 +82,14 @@ def remove_old_pages() -> None:
                     os.unlink(entry.path)
 
 
-def find_running(kind: str = STUDIO) -> Studio | None:
-    """Return the server of this user that was started last and still runs."""
-    return max(_list_running(folder(kind)), key=lambda one: one.started, default=None)
+def find_running(kind: str = STUDIO, port: int | None = None) -> Studio | None:
+    """Return the server of this user that was started last and still runs. ``port``: the one there, or None."""
+    return max(_list_running(folder(kind), port), key=lambda one: one.started, default=None)
 
 
-def _list_running(place: str) -> Iterator[Studio]:
+def _list_running(place: str, port: int | None) -> Iterator[Studio]:
     try:
-        names = os.listdir(place)
+        names = os.listdir(place) if port is None else [f"{port}.json"]
     except OSError:
         return
     for name in names:

@@ -60,6 +60,18 @@ def test_a_metric_is_a_number_once_and_a_list_when_logged_more_often(rank):
     assert metrics.read_history(folder, "accuracy")[0].step == 7
 
 
+def test_what_a_child_logs_is_the_jobs_below_its_name(rank):
+    run = Run.get_context()
+    with run.child_run(name="fold 1") as child:
+        child.log("loss", 0.5)
+        child.child_run("inner").log("loss", 0.25)
+        child.tag("kind", "test")
+        child.upload_file("notes.py", __file__)
+    assert run.get_metrics() == {"fold 1/loss": 0.5, "fold 1/inner/loss": 0.25}
+    assert run._tags_of_ranks() == {"fold 1.kind": "test"}
+    assert run.get_file_names() == ["outputs/fold 1/notes.py"]
+
+
 def test_a_scalar_of_another_library_is_a_number(rank):
     class Tensor:
         def __float__(self):

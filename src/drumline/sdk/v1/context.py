@@ -70,6 +70,10 @@ class RankRun(Run):
         except OSError as error:
             warn_once(f"tag {key!r} could not be set: {error}")
 
+    def child_run(self, name: str | None = None, **kwargs: Any) -> ChildRun:
+        """Return a run whose metrics, tags and files are the job's, below its name."""
+        return ChildRun(self._environ, name or "child")
+
     def get_secret(self, name: str) -> str:
         """Raise NotSupportedError: a job gets secrets as environment variables."""
         raise NotSupportedError("get_secret")
@@ -87,6 +91,32 @@ class RankRun(Run):
 
     def _metrics_folder(self) -> str:
         return metrics.run_dir_here(self._environ)
+
+
+class ChildRun(RankRun):
+    """What ``child_run`` returns, which a ``with`` may take: azureml has a run of its own for each."""
+
+    def __init__(self, environ: Mapping[str, str], prefix: str) -> None:
+        super().__init__(environ)
+        self._prefix = prefix
+
+    def __enter__(self) -> ChildRun:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.complete()
+
+    def child_run(self, name: str | None = None, **kwargs: Any) -> ChildRun:
+        return ChildRun(self._environ, f"{self._prefix}/{name or 'child'}")
+
+    def tag(self, key: str, value: str | None = None) -> None:
+        super().tag(f"{self._prefix}.{key}".replace("/", "."), value)
+
+    def _metric(self, name: str, value: float, step: int | None) -> None:
+        super()._metric(f"{self._prefix}/{name}", value, step)
+
+    def _place(self, name: str) -> str:
+        return super()._place(f"{self._prefix}/{name}")
 
 
 class OfflineRun(RunLog):

@@ -62,8 +62,8 @@ CREATE = HELP | {
     "drumline.tracking.mlflow_files",
     "drumline.tracking.metrics",
 }
-CREATE_PACKAGES = ("drumline.plan", "drumline.spec")
-"""What reads and plans a job, file by file as they are."""
+CREATE_PACKAGES = ("drumline.control.lint", "drumline.plan", "drumline.spec")
+"""What reads, checks and plans a job, file by file as they are."""
 
 NEVER = {
     "asyncio", "cProfile", "concurrent", "ctypes", "dataclasses", "distutils", "email", "http", "importlib.metadata",

@@ -61,7 +61,7 @@ def test_a_metric_is_a_number_once_and_a_list_when_logged_more_often(rank):
 
 
 def test_what_a_child_logs_is_the_jobs_below_its_name(rank):
-    run = Run.get_context()
+    run: Any = Run.get_context()
     with run.child_run(name="fold 1") as child:
         child.log("loss", 0.5)
         child.child_run("inner").log("loss", 0.25)

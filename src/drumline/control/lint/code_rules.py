@@ -12,8 +12,6 @@ from drumline.contract.record import NamedTuple, compile_late
 from drumline.control.lint.programs import Trap
 from drumline.spec.paths import is_remote
 from drumline.spec.reading.source import Mapping, Scalar, Sequence
-from drumline.staging.snapshot.code_files import NAMES as IGNORE_FILES
-from drumline.staging.snapshot.code_files import read_ignore_rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -141,7 +139,7 @@ _IMPORT = compile_late(
 def _check_imports(program: LintedCommand) -> Iterator[Trap]:
     """Find modules of the folder that are imported, and that an ignore file leaves out of the code."""
     folder = _find_code(program)
-    if not folder or not any(os.path.isfile(os.path.join(folder, name)) for name in IGNORE_FILES):
+    if not folder or not _has_ignore_file(folder):
         return
     waiting = [script.full for script in _list_scripts(program) if script.full.endswith(".py")]
     seen: set[str] = set()
@@ -198,6 +196,10 @@ def _find_module(module: str, beside: str, folder: str) -> str:
     return ""
 
 
+def _has_ignore_file(folder: str) -> bool:
+    return any(name.endswith("ignore") for name in os.listdir(folder))
+
+
 def _explain_ignored(folder: str, path: str) -> str:
     """Return what leaves a file out of the code: the ignore file, its line and pattern; empty for one that is taken."""
     relative = os.path.relpath(
@@ -207,6 +209,10 @@ def _explain_ignored(folder: str, path: str) -> str:
         return ""
     parts = relative.split(os.sep)
     asked = [*("/".join(parts[:count]) + "/" for count in range(1, len(parts))), "/".join(parts)]
+    if not _has_ignore_file(folder):
+        return ""
+    from drumline.staging.snapshot.code_files import NAMES, read_ignore_rules
+
     try:
         is_ignored = read_ignore_rules(folder)
         if not any(is_ignored(path) for path in asked):
@@ -215,7 +221,7 @@ def _explain_ignored(folder: str, path: str) -> str:
         return ""  # Whoever takes the code says so.
     from pathspec import GitIgnoreSpec
 
-    name = next(name for name in IGNORE_FILES if os.path.isfile(os.path.join(folder, name)))
+    name = next(name for name in NAMES if os.path.isfile(os.path.join(folder, name)))
     for number, line in enumerate(_read(os.path.join(folder, name)).splitlines(), 1):
         if line.strip() and not line.startswith(("#", "!")):
             spec = GitIgnoreSpec.from_lines([line])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 from pathlib import Path
 
 from planning import plan
@@ -11,6 +12,29 @@ from drumline.contract import log_times, process_identity
 from drumline.contract.folder import RunFolder
 from drumline.spec.parts.resources import PyTorchDistribution
 from drumline.tracking import metrics, mlflow_files, runs
+
+
+def _mask_crc(data):
+    """CRC-32C, turned and shifted, as records of TensorBoard have it."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def make_scalar(tag, value, step):
+    """A record of TensorBoard with one value of the old kind, framed as its files are."""
+    name = tag.encode()
+    inner = b"\x0a" + bytes([len(name)]) + name + b"\x15" + struct.pack("<f", value)
+    summary = b"\x0a" + bytes([len(inner)]) + inner
+    event = (
+        b"\x09" + struct.pack("<d", 1.0) + b"\x10" + bytes([step]) + b"\x2a" + bytes([len(summary)]) + summary
+    )
+    head = struct.pack("<Q", len(event))
+    return head + struct.pack("<I", _mask_crc(head)) + event + struct.pack("<I", _mask_crc(event))
 
 
 class MadeJob:

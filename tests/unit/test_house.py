@@ -54,8 +54,9 @@ LATE_IMPORTS = {
         "control studio",
     ),
     "supervisor": (
-        "checks, remote data, environments and assets are for jobs with some; an engine is loaded before its first job",
-        "checks contract engines staging store supervisor",
+        "checks, remote data, environments and assets are for jobs with some, facts for the process of a notice; "
+        "an engine is loaded before its first job",
+        "checks contract control engines staging store supervisor",
     ),
 }
 """By package, why imports in its functions save start-up time, and of which packages."""

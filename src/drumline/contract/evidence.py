@@ -115,6 +115,15 @@ if TYPE_CHECKING:
         left: float
         """When the program ended in order."""
 
+        collectives: int
+        """Of all ranks of its default group, that the program had entered when it ended in order."""
+
+        world: int
+        """How many ranks that group had; 0: it has entered none."""
+
+        terminated: float
+        """When SIGTERM came to the program of a rank that ended with 0, though nobody had told it to end."""
+
         told: Optional[float]
         """When the rank was told to end; None of one that failed before."""
 
@@ -140,6 +149,14 @@ class ExitEvidence(NamedTuple):
 
     left_at: Optional[float] = None
     """When the program ended in order."""
+
+    collectives: Optional[int] = None
+    """Of all ranks of its default group, that the program had entered then; ``world``: how many these are."""
+
+    world: int = 0
+
+    terminated_at: Optional[float] = None
+    """When SIGTERM came to the rank's first process, of one that ended with 0 and did not send it itself."""
 
     told_at: Optional[float] = None
     """When the ranks of the node were told to end."""

@@ -23,6 +23,9 @@ class RankOutcome:
         self.code: int | None = None
         self.signal: int | None = None
         self.error = ""
+        self.collectives: int | None = None
+        """Of all ranks of its world, that it has entered, of a rank that left in order; None: not known."""
+        self.world = 0
 
     @property
     def state(self) -> str:
@@ -211,6 +214,8 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
     elif isinstance(event, e.RankExited):
         rank = outcome.ranks.setdefault(event.rank, RankOutcome(event.rank, event.node))
         rank.ended, rank.code, rank.signal, rank.error = event.time, event.code, event.signal, event.error
+        evidence = event.evidence or {}
+        rank.collectives, rank.world = evidence.get("collectives"), evidence.get("world", 0)
     elif isinstance(event, e.JobEnded) and not outcome.is_final:
         outcome.status, outcome.reason, outcome.exit_code = event.status, event.reason, event.exit_code
         outcome.failed_rank, outcome.failed_node, outcome.ended = event.rank, event.node, event.time

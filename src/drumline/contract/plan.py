@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 FORMAT = 2
 """Raised when an older version could misread a plan; 2: ``Plan.texts``."""
 
+OUTPUT_VARIABLE = "AZURE_ML_OUTPUT_"
+"""Before the name of an output, in ``Plan.user_env``; its value is where the output is."""
+
 _LATE = re.compile(
     r"\$\{((?:node|gpus)_\d+|interface|ib_devices|ucx_devices|[a-z][a-z0-9_]*_port|text:[a-z][a-z0-9_]*)\}"
 )

@@ -14,7 +14,7 @@ from drumline.contract import folder, status
 from drumline.contract.errors import DrumlineError, Problem, SpecError
 from drumline.contract.record import describe_record
 from drumline.contract.words import format_count
-from drumline.control.facts import description
+from drumline.control.facts import description, doubts
 from drumline.control.facts.jobs import KnownJobs
 from drumline.control.jobs import job_folders, lookup
 from drumline.control.jobs.ending import cancel
@@ -257,7 +257,7 @@ def _show_live(folder: RunFolder) -> Outcome:
 
 def _print_logs(folder: RunFolder) -> Outcome:
     sys.stdout.write(stream.header(folder))
-    shown = printer.LogView(sys.stdout)
+    shown = printer.LogView(sys.stdout, warn=doubts.list_warnings)
     outcome = stream.follow(folder, shown)
     sys.stdout.write(stream.summary(folder, outcome, shown))
     sys.stdout.flush()

@@ -167,7 +167,7 @@ class JobViews(Operations):
 
         Blocks until all nodes have answered. Raises UsageError for a job that does not run.
         """
-        from drumline.control.facts.stack_groups import ask_stacks
+        from drumline.control.access.stack_groups import ask_stacks
 
         return ask_stacks(name)
 

@@ -10,9 +10,10 @@ from made_jobs import MadeJob
 from drumline.contract import events as e
 from drumline.contract import samples
 from drumline.contract.errors import DrumlineError, NotFoundError, UsageError
+from drumline.control.access import stack_groups
 from drumline.control.access.job_files import look_at, open_file
 from drumline.control.assets import asset_verbs
-from drumline.control.facts import history, stack_groups
+from drumline.control.facts import history
 from drumline.control.facts.history import read_system
 from drumline.control.facts.job import describe_job
 from drumline.control.facts.ranks import describe_ranks, describe_variables

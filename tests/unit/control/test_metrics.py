@@ -1,10 +1,10 @@
 """What is logged in several places, as one list."""
 
 import os
-import struct
 from typing import Any
 
 import pytest
+from made_jobs import make_scalar
 from planning import plan
 
 from drumline.contract import events as e
@@ -29,33 +29,10 @@ def job(drumline_home):
     return folder
 
 
-def masked_crc(data):
-    """CRC-32C, turned and shifted, as records of TensorBoard have it."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def scalar(tag, value, step):
-    """A record of TensorBoard with one value of the old kind, framed as its files are."""
-    name = tag.encode()
-    inner = b"\x0a" + bytes([len(name)]) + name + b"\x15" + struct.pack("<f", value)
-    summary = b"\x0a" + bytes([len(inner)]) + inner
-    event = (
-        b"\x09" + struct.pack("<d", 1.0) + b"\x10" + bytes([step]) + b"\x2a" + bytes([len(summary)]) + summary
-    )
-    head = struct.pack("<Q", len(event))
-    return head + struct.pack("<I", masked_crc(head)) + event + struct.pack("<I", masked_crc(event))
-
-
 def test_what_mlflow_has_is_not_taken_from_tensorboard_too(job):
     files.log_value(job.run_dir, "loss", 0.5, 3)
     with open(f"{job.outputs}/events.out.tfevents.1.host", "wb") as file:
-        file.write(scalar("loss", 9.0, 1) + scalar("acc", 0.25, 2))
+        file.write(make_scalar("loss", 9.0, 1) + make_scalar("acc", 0.25, 2))
     found = metrics.read_metrics(job)
     assert [(one.name, one.source, [point.value for point in one]) for one in found.series] == [
         ("acc", "tensorboard", [0.25]),

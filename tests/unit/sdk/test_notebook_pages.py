@@ -31,7 +31,9 @@ def job(status="Running", ranks=(), steps=(), trials=(), metric="", **fields):
     nodes = Counter(rank.node for rank in ranks)
     known = {"name": "first", "display_name": "first", "spec": {}, "ranks_by_node": list(nodes.values())}
     parts = {"steps": steps, "trials": trials, "parts": steps or trials}
-    return SimpleNamespace(**known | parts | fields, outcome=outcome, objective=SweepGoal(metric, "", None))
+    return SimpleNamespace(
+        **{"warnings": []} | known | parts | fields, outcome=outcome, objective=SweepGoal(metric, "", None)
+    )
 
 
 def step(name, status, **fields):
@@ -76,6 +78,7 @@ def hostile_page(text):
         "status": text,
         "reason": text,
         "spec": {"compute": text},
+        "warnings": [text],
     }
     curves = [series(1.0, 2.0, name=text, run=text)]
     return (

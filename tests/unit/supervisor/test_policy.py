@@ -530,3 +530,35 @@ def test_a_node_that_does_not_start_its_ranks_fails_the_job():
 def test_ranks_that_run_have_no_limit_to_start():
     job = running()
     assert job.handle(h.Elapsed("start")) == []
+
+
+def test_ranks_that_others_told_to_stop_have_not_completed():
+    job = running()
+    for rank in range(4):
+        told = {"terminated": 2.0, "left": 2.5 + rank} if rank in (1, 2) else {"left": 9.0}
+        job.handle(exit_(rank)._replace(evidence=told))
+    end = emptied(job, 0, 1)
+    assert end.reason == (
+        "rank 1 on node 0 ended with exit code 0 after SIGTERM (sent from outside, not by drumline); "
+        "rank 2 ended the same way"
+    )
+    assert (end.status, end.exit_code, end.rank, end.node) == ("Failed", 143, 1, 0)
+
+
+def test_a_rank_that_was_told_to_stop_is_said_to_where_another_missed_it():
+    job = running(members={0: FOUR[0], 1: FOUR[1]}, nodes=1)
+    job.handle(exit_(1)._replace(evidence={"terminated": 2.0, "left": 2.5, "sent_by": "sent by rank 0"}))
+    failure = {"type": "RuntimeError", "message": "Connection closed by peer", "time": 3.0}
+    place = {"file": "train.py", "line": 3, "function": "step"}
+    last = job.handle(exit_(0, code=1)._replace(evidence={"told": None, "failure": {**failure, **place}}))
+    assert (
+        "with exit code 0 after SIGTERM (sent by rank 0); rank 0 still waited"
+        in end_of(emptied_of(job, last)).reason
+    )
+
+
+def emptied_of(job, instructions):
+    while not any(isinstance(one, h.Finish) for one in instructions):
+        is_empty = any(isinstance(one, h.Empty) for one in instructions)
+        instructions = job.handle(h.Emptied(0, ()) if is_empty else h.Elapsed("cause"))
+    return instructions

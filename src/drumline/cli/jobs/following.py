@@ -10,6 +10,7 @@ from drumline.cli import output
 from drumline.cli.arguments import get_name
 from drumline.cli.colour import paint_ending
 from drumline.contract import status
+from drumline.control.facts import doubts
 from drumline.control.jobs import lookup
 from drumline.control.logs import printer, stream
 
@@ -36,7 +37,8 @@ def follow_job(
         else:
             out.write(stream.header(folder))
             out.flush()
-            shown = printer.LogView(out, prefix=prefix, progress=output.choose_progress())
+            progress = output.choose_progress()
+            shown = printer.LogView(out, prefix=prefix, progress=progress, warn=doubts.list_warnings)
             outcome = stream.follow(folder, shown, ranks)
             ending = stream.summary(folder, outcome, shown)
     except KeyboardInterrupt:

@@ -379,6 +379,7 @@ def _cancel_on_signals(cancel: Callable[[bool], object]) -> None:
 
 
 def _follow(folder: RunFolder, arguments: Namespace) -> int:
+    from drumline.control.facts import doubts
     from drumline.control.jobs.ending import cancel, wait_for_end
     from drumline.control.logs import printer, stream
 
@@ -388,7 +389,9 @@ def _follow(folder: RunFolder, arguments: Namespace) -> int:
 
         progress = output.choose_progress()
     try:
-        view = printer.LogView(sys.stdout, prefix=arguments.prefix, progress=progress)
+        view = printer.LogView(
+            sys.stdout, prefix=arguments.prefix, progress=progress, warn=doubts.list_warnings
+        )
         outcome = stream.follow(folder, view, arguments.ranks)
     except OSError as error:
         # `drumline run ... | head`: the reader is gone, so the job is canceled; on a full disk too.

@@ -78,7 +78,7 @@ def show_services(arguments: Namespace) -> int:
 
 
 def show_stacks(arguments: Namespace) -> int:
-    from drumline.control.facts import stack_groups
+    from drumline.control.access import stack_groups
 
     answer = stack_groups.ask_stacks(get_name(arguments, "job"))
     if arguments.output not in (None, "table") or arguments.query:

@@ -9,6 +9,7 @@ from drumline.contract.errors import NotFoundError
 from drumline.contract.hiding import hide_in_job, hide_secrets
 from drumline.contract.mlflow_variables import is_server
 from drumline.contract.record import ABSENT, Absent, NamedTuple, describe_record
+from drumline.control.facts.doubts import list_warnings
 from drumline.control.jobs.lookup import find_plan, folder_of, may_have_studio, read_spec
 from drumline.control.jobs.recovery import recover
 from drumline.control.settings.tracking import VARIABLE
@@ -78,7 +79,7 @@ def describe(
         ],
         "warnings": [
             {"kind": warning.kind, "text": warning.text, "at": utc(warning.time)}
-            for warning in outcome.warnings
+            for warning in (outcome.warnings if brief else list_warnings(folder, outcome))
         ],
         **{key: value for key, value in spec.items() if key not in ("name", "type", "services", "outputs")},
         "outputs": _outputs(name, outcome.kind, spec.get("outputs")),

@@ -20,6 +20,7 @@ from drumline.contract.folder import RunFolder, load_plain
 from drumline.contract.hiding import hide_in, hide_in_job
 from drumline.contract.record import NamedTuple
 from drumline.control.facts import description
+from drumline.control.facts.doubts import list_warnings
 from drumline.control.facts.jobs import KnownJobs, compute_of, describe_row, main_metric
 from drumline.control.facts.steps import describe_steps
 from drumline.control.jobs.lookup import as_arguments, find_plan, folder_of, load_yaml, read_spec
@@ -148,8 +149,6 @@ class JobFacts:
         self.outcome = outcome
         self.name = folder.name
         self.sentences = split_reason(outcome.reason)
-        self.warnings = [warning.text for warning in outcome.warnings] + outcome.list_failed_experiments()
-        """What is likely wrong with the job, and the experiments of an autotuner that failed."""
         self.pruned = sorted(outcome.pruned)
         self.pruned_at = utc(min(outcome.pruned.values(), default=None))
 
@@ -162,6 +161,12 @@ class JobFacts:
     def plan(self) -> Plan | None:
         """None: there is none, or it is damaged."""
         return find_plan(self.folder)
+
+    @cached_property
+    def warnings(self) -> list[str]:
+        """What is likely wrong with the job, and the experiments of an autotuner that failed."""
+        warned = [warning.text for warning in list_warnings(self.folder, self.outcome)]
+        return warned + self.outcome.list_failed_experiments()
 
     @property
     def display_name(self) -> str:

@@ -10,6 +10,7 @@ from drumline.contract import status, uris
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.folder import RunFolder, home, private_folder
 from drumline.contract.outcome import fold
+from drumline.contract.plan import OUTPUT_VARIABLE
 from drumline.contract.record import NamedTuple
 from drumline.control.jobs.lookup import as_arguments, folder_of
 from drumline.control.jobs.recovery import recover
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 
-_OUTPUT = "AZURE_ML_OUTPUT_"
 _DEEPEST = 20
 _ARTIFACTS = ("outputs", "logs", "user_logs", "system_logs")
 KEPT_BY_ALL = ("outputs", "user_logs", "system_logs")
@@ -144,7 +144,11 @@ def list_named(folder: RunFolder) -> dict[str, str]:
 def _places(folder: RunFolder) -> dict[str, str]:
     """Return where the outputs of a command job are, by name; they may be outside its run folder."""
     known = read_variables(folder)
-    return {name.removeprefix(_OUTPUT): path for name, path in known.items() if name.startswith(_OUTPUT)}
+    return {
+        name.removeprefix(OUTPUT_VARIABLE): path
+        for name, path in known.items()
+        if name.startswith(OUTPUT_VARIABLE)
+    }
 
 
 def read_variables(folder: RunFolder) -> dict[str, str]:

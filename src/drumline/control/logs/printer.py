@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
+    from drumline.contract.events import JobWarned
     from drumline.contract.folder import RunFolder
+    from drumline.contract.outcome import Outcome
     from drumline.contract.plan import Plan
     from drumline.control.logs.matching import Matcher
     from drumline.control.logs.rank_log import Block
@@ -44,6 +46,7 @@ class LogView:
     begins with the time at which it was written. ``prefix`` None: where there is more than one rank.
     ``notices``: whether standard error says why the job waits or hangs; not where the reader sees its status.
     ``progress``: returns a line about how far the job is, for a terminal; empty: that is not known.
+    ``warn``: lists what the job is warned of, at its end too; None: not what is only known then.
     """
 
     def __init__(
@@ -55,8 +58,10 @@ class LogView:
         prefix: bool | None = None,
         notices: bool = True,
         progress: Callable[[RunFolder], str] | None = None,
+        warn: Callable[[RunFolder, Outcome], list[JobWarned]] | None = None,
     ) -> None:
         self.choice = choice
+        self.warn = warn
         self.notices = notices
         self.progress = progress
         self.is_empty = True

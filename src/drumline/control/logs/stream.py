@@ -60,7 +60,7 @@ def follow(folder: RunFolder, view: LogView, ranks: str = "") -> Outcome:
         told = len(recover(folder).attempts)
         history = History(folder, plan, view.choice, told, raw=view.is_raw, follows=True)
     follower = Follower(folder, plan, labels, raw=view.is_raw, history=history)
-    notices = Notices(folder, told, is_quiet=not view.notices, progress=view.progress)
+    notices = Notices(folder, told, is_quiet=not view.notices, view=view)
     many = len(plan.ranks) > 1
     for block in follower.blocks():
         if block is None:
@@ -79,7 +79,7 @@ def follow(folder: RunFolder, view: LogView, ranks: str = "") -> Outcome:
 class Notices:
     """
     Says on standard error why a job waits, and that it hangs, each time that this changes. ``told``: how many attempts
-    that failed need not be told of any more. ``progress``: as of LogView.
+    that failed need not be told of any more. ``view``: of the same reader.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Notices:
         told: int = 0,
         *,
         is_quiet: bool = False,
-        progress: Callable[[RunFolder], str] | None = None,
+        view: LogView | None = None,
     ) -> None:
         self._folder = folder
         self._is_quiet = is_quiet
@@ -98,7 +98,8 @@ class Notices:
         self._hang = ""
         self._attempts = told
         self._lacks: set[str] = set()
-        asks = functools.partial(progress, folder) if progress else None
+        self._warn = view.warn if view else None
+        asks = functools.partial(view.progress, folder) if view and view.progress else None
         self._progress = ProgressLine(folder.name, folder=folder.path, ask=asks)
 
     def look(self, seen: Outcome | None) -> None:
@@ -137,7 +138,9 @@ class Notices:
     def _tell_lacks(self, outcome: Outcome) -> None:
         """Print the services that did not start, and what the job is warned of."""
         lacks = [f"goes on without {name}: {it.error}" for name, it in outcome.services.items() if it.error]
-        for what in [*lacks, *(f"has a warning: {one.text}" for one in outcome.warnings)]:
+        warn = self._warn if outcome.is_final else None
+        warnings = warn(self._folder, outcome) if warn else outcome.warnings
+        for what in [*lacks, *(f"has a warning: {one.text}" for one in warnings)]:
             if what not in self._lacks:
                 self._lacks.add(what)
                 self._say(what)

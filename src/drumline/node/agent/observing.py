@@ -174,8 +174,18 @@ def collect_evidence(
     evidence = failures.read_failure(
         environment.notes_of(rank), ended.pid, code, cwd, since, time.monotonic()
     )
+    notes = {f"rank {task.rank}": environment.notes_of(task.rank) for task in environment.launch.ranks}
+    now = time.monotonic()
     if code == 0:
-        return evidence
+        if evidence.terminated_at is None:
+            return evidence
+        sender = failures.find_sender(notes, ended.pid, signal.SIGTERM, since, now, cwd)
+        is_own = (
+            sender.startswith(("sent by itself", f"sent by rank {rank} ")) or sender == f"sent by rank {rank}"
+        )
+        if is_own:
+            return evidence._replace(terminated_at=None)
+        return evidence._replace(facts={"sent_by": sender} if sender else None)
     if environment.launch.container:
         for one in failures.list_failures(evidence):
             # The user can install nothing for a Python of the image.
@@ -194,8 +204,6 @@ def collect_evidence(
     pids = [ended.pid, lost, *(one["pid"] for one in reported), *failures.find_killed_workers(told)]
     is_crash = bool(ended_by & _CRASHES)
     report = last_words.find_report(log, cwd) if code > 0 or is_crash else last_words.EndReport("", None)
-    notes = {f"rank {task.rank}": environment.notes_of(task.rank) for task in environment.launch.ranks}
-    now = time.monotonic()
     where_known = {
         "gave_up": report.said,
         "crash": (failures.parse_crash(log, cwd) if is_crash else None) or report.place,

@@ -33,6 +33,7 @@ _MAX_LOG_BYTES = 1 << 18
 
 MAX_LINE = 300
 _MAX_LINE_NUMBER = 10**9
+_MAX_COUNT = 1 << 53
 _LATEST = 1e12
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - looked at, not written to
@@ -59,9 +60,13 @@ _KINDS: dict[str, Any] = {
     "exit": int,
     "limit": str,
     "changed": str,
+    "entered": int,
+    "world": int,
 }
-_FURTHER: dict[str, Any] = {"chain": [], "saved_to": "", "exit": -1, "limit": "", "changed": ""}
+_NO_MORE = {"saved_to": "", "exit": -1, "limit": "", "changed": "", "entered": -1, "world": 0}
+_FURTHER: dict[str, Any] = {"chain": [], **_NO_MORE}
 """
+``entered``: collectives of all ranks of a ``world``, at the end of a program.
 ``exit``: the code of ``sys.exit``, of a note about the exception that was being handled then. ``limit``: of the
 process, that it has met. ``changed``: variables of the rank that the program has changed.
 """
@@ -83,6 +88,9 @@ _TRAINING_KEY = "training"
 
 _SENT_KEY = "sent"
 """In a note that is no end: this process has sent that signal ``to`` another or itself."""
+
+_TERMINATED_KEY = "terminated"
+"""In a note that is no end: SIGTERM has come to a handler of this process's program."""
 
 _EXCEPTION_CODES = (1, 134)
 """The exit code of an uncaught exception, and what a shell makes of a crash while Python was ending of one."""
@@ -106,7 +114,8 @@ def read_failure(notes: str, pid: int, code: int, cwd: str, since: float, until:
     ``pid``: of the rank's first process. ``code``: as ``os.waitstatus_to_exitcode`` has it. ``since``, ``until``: when
     it was started and had ended; what was noted at another time is not believed.
     """
-    noted = [one for one in _parse_notes(read_lines(notes)) if since <= one["at"] <= until]
+    lines = read_lines(notes)
+    noted = [one for one in _parse_notes(lines) if since <= one["at"] <= until]
     # One that was handled explains that code alone; of other processes nobody knows their codes here.
     noted = [
         {**one, "type": "", "exit": -1} if one["pid"] == pid and one["exit"] not in (-1, code) else one
@@ -115,7 +124,16 @@ def read_failure(notes: str, pid: int, code: int, cwd: str, since: float, until:
     own = [one for one in noted if one["pid"] == pid]
     is_left = code >= 0 and own and (not own[-1]["type"] or own[-1]["exit"] >= 0)
     left_at = own[-1]["at"] if is_left else None
-    chosen, others = _choose_exception(noted, own, pid, code) if code else (None, [])
+    if not code:
+        # Ranks enter collectives together, of whichever of their processes they are.
+        entered, world = max(((one["entered"], one["world"]) for one in noted), default=(-1, 0))
+        return ExitEvidence(
+            left_at=left_at,
+            collectives=min(entered, _MAX_COUNT) if entered >= 0 else None,
+            world=min(max(0, world), _MAX_COUNT),
+            terminated_at=_find_termination(lines, pid, since, until),
+        )
+    chosen, others = _choose_exception(noted, own, pid, code)
     launcher = _failure(chosen, cwd) if chosen else None
     if not others:
         return ExitEvidence(launcher, left_at=left_at)
@@ -310,7 +328,7 @@ def _parse_notes(lines: Iterable[bytes]) -> list[dict[str, Any]]:
     ends = []
     for note in _load_notes(lines):
         end = {**_NOTHING, **_FURTHER, **note}
-        is_end = not {_GROUP_KEY, _TRAINING_KEY, _SENT_KEY} & note.keys()
+        is_end = not {_GROUP_KEY, _TRAINING_KEY, _SENT_KEY, _TERMINATED_KEY} & note.keys()
         if is_end and _is_whole(end, _KINDS) and abs(end["at"]) < _LATEST:
             end["line"], end["chain"] = min(end["line"], _MAX_LINE_NUMBER), _chain(end["chain"])
             ends.append(end)
@@ -364,6 +382,15 @@ def find_first_group(lines: Iterable[bytes], since: float, until: float) -> Opti
         at, backend = note.get("at"), note.get(_GROUP_KEY)
         if isinstance(at, (int, float)) and isinstance(backend, str) and since <= at <= until:
             return float(at), make_printable(backend, 100), note.get(_LIBUV_KEY) is False
+    return None
+
+
+def _find_termination(lines: Iterable[bytes], pid: int, since: float, until: float) -> Optional[float]:
+    """Return when SIGTERM first came to a process of the rank."""
+    for note in _load_notes(lines, b'"%s"' % _TERMINATED_KEY.encode()):
+        at = note.get("at")
+        if note.get("pid") == pid and isinstance(at, (int, float)) and since <= at <= until:
+            return float(at)
     return None
 
 

@@ -78,7 +78,7 @@ class Collectives:
         self._handled = id(None)
         """Of the exception that was told of: to hold it would hold all that its frames have."""
 
-        self._ranks = 0
+        self.ranks = 0
         """Of the default group, the first time that a collective began; WORLD_SIZE is not set below mpirun."""
 
         self._times: list[float] = []
@@ -89,14 +89,25 @@ class Collectives:
         ValueError where there is no default group.
         """
         self._note_handled()
-        if not self._ranks:
-            self._ranks = sys.modules["torch.distributed"].get_world_size()
-        if group.size() != self._ranks:
+        if group.size() != self._find_ranks():
             self.counts[SOME] += 1
             return
         self.counts[ALL] += 1
         if len(self._times) < _MOST and wants_time():
             self._times.append(time())
+
+    def note_cut_off(self) -> None:
+        """Note a collective of all ranks in C++ that has failed: those that succeed are not counted."""
+        try:
+            self._find_ranks()
+            self.counts[ALL] += 1
+        except Exception:
+            pass
+
+    def _find_ranks(self) -> int:
+        if not self.ranks:
+            self.ranks = sys.modules["torch.distributed"].get_world_size()
+        return self.ranks
 
     def note_other(self, _group: Any, _wants_time: Callable[[], bool]) -> None:
         """Note that a collective with a single sender or receiver begins now."""

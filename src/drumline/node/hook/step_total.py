@@ -190,3 +190,13 @@ def _count_steps(trainer: Any) -> int:
             return 0
         limits.append(epochs * -(-int(batches) // together))
     return min(limits) if limits else 0
+
+
+def shorten_waits(scheduler: Any) -> None:
+    """
+    Have DeepSpeed's autotuner look more often whether an experiment has ended: it waits five seconds, twice.
+
+    The waits are one number of its module, read anew for each of them, in DeepSpeed 0.5 to 0.19.
+    """
+    if isinstance(getattr(scheduler, "TIMEOUT", None), (int, float)):
+        scheduler.TIMEOUT = 0.1

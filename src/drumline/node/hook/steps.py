@@ -397,7 +397,8 @@ def put_into(torch: Any, path: str, find_own: Callable[[str], dict[str, Any]], t
 
     entering = find_own("collectives.py")
     counts = entering["make_counts"](_move_up)
-    collectives = entering["Collectives"](counts, tell)
+    # The note of the program's end has what this says.
+    collectives = entering["noted"] = entering["Collectives"](counts, tell)
     steps = Steps(path, find_own("step_total.py")["TotalFinder"](), collectives)
     register = getattr(sys.modules.get("torch.optim.optimizer"), "register_optimizer_step_post_hook", None)
     if register is None:  # older than 2.0
@@ -419,7 +420,7 @@ def put_into(torch: Any, path: str, find_own: Callable[[str], dict[str, Any]], t
 
     register(after_step)
     os.register_at_fork(after_in_child=steps.forget)
-    for change, *more in ((_time_input, counts), (_time_backward,), (_know_ddp,)):
+    for change, *more in ((_time_input, counts), (_time_backward, collectives), (_know_ddp,)):
         try:
             change(steps, is_compiling, *more)
         except Exception:
@@ -471,7 +472,7 @@ def _time_input(steps: Steps, is_compiling: Callable[[], bool], counts: Any) -> 
         kind.next = next_batch
 
 
-def _time_backward(steps: Steps, is_compiling: Callable[[], bool]) -> None:
+def _time_backward(steps: Steps, is_compiling: Callable[[], bool], collectives: Any) -> None:
     from _thread import get_ident
 
     module = sys.modules["torch.autograd"]
@@ -483,6 +484,11 @@ def _time_backward(steps: Steps, is_compiling: Callable[[], bool]) -> None:
         began = steps.begin_backward(get_ident())
         try:
             return own(*arguments, **named)
+        except Exception:
+            # DistributedDataParallel's all-reduce may have begun on this rank, and not on one that has left.
+            if not steps.wants_collectives():
+                collectives.note_cut_off()
+            raise
         finally:
             steps.end_backward(began)
 

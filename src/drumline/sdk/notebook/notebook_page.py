@@ -30,6 +30,7 @@ _MOST_METRICS = 8
 _MOST_TRIALS = 20
 _MOST_PARAMETERS = 6
 _MOST_STEPS = 200
+_MOST_WARNINGS = 10
 _COURSE_WIDTH = 20
 _METRICS_S = 2.0
 
@@ -62,6 +63,7 @@ def render_job(
         look.block(shorten(reason, 1000), style="white-space:pre-wrap" if is_multiline else "")
         if reason
         else "",
+        *(look.block(shorten(f"warning: {text}", 1000)) for text in facts.warnings[:_MOST_WARNINGS]),
         _steps(facts.steps),
         _trials(facts.trials, facts.objective.metric) if facts.trials else "",
         _ranks(outcome),

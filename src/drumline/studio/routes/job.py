@@ -9,9 +9,9 @@ from starlette.routing import Route
 
 from drumline.contract.errors import NotFoundError, UsageError
 from drumline.contract.hiding import hide_in
-from drumline.control.access import job_files
+from drumline.control.access import job_files, stack_groups
 from drumline.control.comparing import compare_jobs
-from drumline.control.facts import changes, charts, history, job, ranks, stack_groups, start
+from drumline.control.facts import changes, charts, history, job, ranks, start
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.measure.rehearsal import list_tables, read_table
 from drumline.control.measure.scale_values import list_scalings, read_report

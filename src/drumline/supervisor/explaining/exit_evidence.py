@@ -55,6 +55,10 @@ def record_evidence(ended: RankEnded, wall: Callable[[float], float]) -> Recorde
     recorded = cast("RecordedEvidence", {**(evidence.facts or {})})
     if evidence.left_at is not None:
         recorded["left"] = wall(evidence.left_at)
+    if evidence.collectives is not None:
+        recorded["collectives"], recorded["world"] = evidence.collectives, evidence.world
+    if evidence.terminated_at is not None and evidence.told_at is None:
+        recorded["terminated"] = wall(evidence.terminated_at)
     if evidence.told_at is not None or ended.code != 0:
         recorded["told"] = None if evidence.told_at is None else wall(evidence.told_at)
     failure = choose_failure(evidence, ended.at)

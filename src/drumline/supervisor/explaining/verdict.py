@@ -197,7 +197,8 @@ def _compose_reason(
         later_s = find_failure_time(missed_by) - find_failure_time(who)
         then = f"failed {format_seconds(later_s)} later" if later_s > 0 else "was cut off by that"
         said = (
-            f"{exit_messages.name_rank(label, who.node)} ended early, {taken or 'and well'}, with exit code 0; "
+            f"{exit_messages.name_rank(label, who.node)} ended early, {taken or 'and well'}, with exit code 0"
+            f"{exit_messages.describe_termination(who)}; "
             f"rank {labels[missed_by.rank]} still waited for it, and {then}: {exit_messages.describe_cause(missed_by)}"
         )
     else:

@@ -14,7 +14,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
+from drumline.contract import status
 from drumline.contract.folder import RunFolder
+from drumline.contract.hiding import hide_in_text
+from drumline.contract.outcome import fold
 from drumline.linux import kernel
 from drumline.supervisor.notifying import sending
 from drumline.supervisor.notifying.notices import LIMIT_S
@@ -31,6 +34,7 @@ def main() -> None:
     kernel.forbid_core()
     deadline = time.monotonic() + LIMIT_S - 1.0
     notice: dict[str, Any] = json.load(sys.stdin)
+    notice["warnings"] = _list_warnings(notice) if notice["status"] == status.COMPLETED else []
     failures: dict[int, str] = {}
     threads = []
     receivers: list[dict[str, Any]] = notice["receivers"]
@@ -50,6 +54,20 @@ def main() -> None:
         RunFolder(notice["folder"]).append(e.ServiceStarted(time.time(), NAME, NAME, error=told))
     sys.stdout.flush()
     os._exit(0)
+
+
+def _list_warnings(notice: Mapping[str, Any]) -> list[str]:
+    """List what says that a job which has completed did less than was asked."""
+    from drumline.control.facts.doubts import list_warnings
+    from drumline.control.terminal import clean
+
+    try:
+        folder = RunFolder(notice["folder"])
+        texts = [one.text for one in list_warnings(folder, fold(folder.read_events()))]
+    except Exception as error:  # noqa: BLE001 - the notice itself must go out, whatever the job wrote
+        print(f"could not look for warnings: {type(error).__name__}", file=sys.stderr, flush=True)
+        return []
+    return [hide_in_text(clean(text)) for text in texts]
 
 
 def _send(

@@ -36,7 +36,13 @@ def make_text(notice: Mapping[str, Any]) -> tuple[str, str]:
         "test": "is a test of notifications",
     }
     title = f"job {notice['job']} {did[notice['event']]}"
-    lines = [title, notice["reason"], f"drumline job show -n {notice['job']}   (on {notice['host']})"]
+    warnings = [f"warning: {text}" for text in notice.get("warnings", ())]
+    lines = [
+        title,
+        notice["reason"],
+        *warnings,
+        f"drumline job show -n {notice['job']}   (on {notice['host']})",
+    ]
     if notice["event"] == "test":
         lines = [title]
     return title, "\n".join(filter(None, lines))[:_MOST_TEXT]
@@ -60,6 +66,7 @@ def _post(url: str, notice: Mapping[str, Any], deadline: float) -> None:
     fields = {
         name: notice[name] for name in ("event", "job", "status", "exit_code", "reason", "host", "time")
     }
+    fields["warnings"] = notice.get("warnings", [])
     # Slack, Mattermost and Teams show "text", Discord "content".
     data = json.dumps({"text": text, "content": text, **fields}).encode()
     why = ""

@@ -15,11 +15,13 @@ const CLAUSE = /^(.*?\bfailed first|.*?\b(?:was|were) lost|[^,:;]{3,60})(?=[,:;]
 export function Verdict({ info }) {
   const { row, page, last_lines: lines } = info;
   const sentences = (page?.sentences?.length ? page.sentences : [row.hangs ? "" : row.sentence]).filter(Boolean);
-  if (!sentences.length || (row.hangs && !FINAL.has(row.status))) return null;
+  const warnings = (page?.warnings ?? []).map((/** @type {string} */ text) => `warning: ${text}`);
+  if (!(sentences.length || warnings.length) || (row.hangs && !FINAL.has(row.status))) return null;
   const isBad = row.status === "Failed";
   const rank = page?.failed_rank?.rank ?? info.verdict?.rank ?? null;
   return html`<section class=${`verdict ${isBad ? "bad" : "calm"}`} aria-label="Verdict" data-test="verdict">
     <p>${sentences.map((/** @type {string} */ text, /** @type {number} */ i) => html`<${Clause} key=${i} text=${text} job=${row.name} isFirst=${i === 0} />`)}</p>
+    ${warnings.map((/** @type {string} */ text) => html`<p class="small" key=${text} data-test="warning"><${Clause} text=${text} job=${row.name} isFirst=${false} /></p>`)}
     ${isBad && lines.length > 0 && html`<${LastLines} lines=${lines} />`}
     ${isBad &&
     html`<p class="small verdict-foot">

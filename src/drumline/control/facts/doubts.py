@@ -50,7 +50,7 @@ def _list_doubts(folder: RunFolder, outcome: Outcome, plan: Plan) -> Iterator[tu
     for name in _list_unwritten(folder, outcome, plan):
         yield "output", f"no rank wrote to output {name}"
     took_s = max((rank.ended or math.inf) - (rank.started or 0.0) for rank in outcome.ranks.values())
-    has_tracked = _has_tracked(folder, plan)
+    has_tracked = _has_tracked(plan)
     if took_s >= _SHORT_S or has_tracked:
         yield from _list_lost_metrics(folder)
     elif not plan.launcher and not _has_written(folder, outcome, plan):
@@ -167,13 +167,14 @@ def _is_filled(path: str) -> bool:
         return True
 
 
-def _has_tracked(folder: RunFolder, plan: Plan) -> bool:
+def _has_tracked(plan: Plan) -> bool:
     """Return whether the job's own run of MLflow has anything that a rank logged, or may have it at a server."""
-    from drumline.tracking import runs
+    from drumline.contract.mlflow_variables import is_server
+    from drumline.tracking import mlflow_files
 
-    where = runs.find_run(folder, plan)
-    places = (os.path.join(where.run_dir, name) for name in ("metrics", "params", "artifacts"))
-    return bool(where.server) or (bool(where.run_dir) and any(map(_has_files, places)))
+    run_dir = mlflow_files.run_folder(plan.job, plan.user_env)
+    places = (os.path.join(run_dir, name) for name in ("metrics", "params", "artifacts")) if run_dir else ()
+    return is_server(plan.user_env.get("MLFLOW_TRACKING_URI", "")) or any(map(_has_files, places))
 
 
 def _list_lost_metrics(folder: RunFolder) -> Iterator[tuple[str, str]]:

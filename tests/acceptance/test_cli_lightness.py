@@ -36,6 +36,7 @@ CREATE = HELP | {
     "drumline.control",
     "drumline.control.facts",
     "drumline.control.facts.description",
+    "drumline.control.facts.doubts",
     "drumline.control.jobs",
     "drumline.control.jobs.lookup",
     "drumline.control.jobs.job_outcome",

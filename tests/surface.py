@@ -133,6 +133,7 @@ TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
         ("services.*.", [*_SERVICES]),
         ("identity.", [resources.IDENTITY]),
         ("drumline.", [command.COMMAND_JOB.fields["drumline"]]),
+        ("drumline.lint.", [command.COMMAND_JOB.fields["drumline"].fields["lint"]]),
     ],
     "Inputs and outputs": [
         ("inputs.*.", [io._DATA, io._MODEL, io._TABLE, io._UNTYPED, io._VALUE]),

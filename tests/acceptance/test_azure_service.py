@@ -333,6 +333,10 @@ def test_the_authority_can_play_no_other_host(drumline_home, tmp_path):
         .add_extension(
             x509.SubjectAlternativeName([x509.DNSName("login.microsoftonline.com")]), critical=False
         )
+        # Without these a newer Python refuses it before it comes to names.
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(own.public_key()), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )
     path = tmp_path / "forged.pem"

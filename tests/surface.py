@@ -13,6 +13,7 @@ import drumline.spec
 from drumline.control.measure import rehearsal
 from drumline.spec.jobs import command, component, parallel, sweep
 from drumline.spec.jobs import pipeline_tables as pipeline
+from drumline.spec.jobs.job import DRUMLINE
 from drumline.spec.kinds.records import ByType, Record
 from drumline.spec.kinds.values import Flag, Integer, Kind, ListOf, MapOf, Number, OneOf
 from drumline.spec.parts import environment, io, resources, search, services
@@ -133,7 +134,7 @@ TABLES: dict[str, list[tuple[str, list[Kind]]]] = {
         ("services.*.", [*_SERVICES]),
         ("identity.", [resources.IDENTITY]),
         ("drumline.", [command.COMMAND_JOB.fields["drumline"]]),
-        ("drumline.lint.", [command.COMMAND_JOB.fields["drumline"].fields["lint"]]),
+        ("drumline.lint.", [DRUMLINE.fields["lint"]]),
     ],
     "Inputs and outputs": [
         ("inputs.*.", [io._DATA, io._MODEL, io._TABLE, io._UNTYPED, io._VALUE]),

@@ -131,7 +131,7 @@ def test_a_reader_is_told_of_a_machine_that_was_busy():
 def test_the_benchmark_of_the_supervisor_starts_and_ends_a_job(tmp_path):
     script = ROOT / "benchmarks" / "supervisor" / "supervise.py"
     words = [sys.executable, str(script), "2", "2", "well", "1", str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["nodes"], told["reason"]) == (2, "all 4 ranks ended with exit code 0")
@@ -141,7 +141,7 @@ def test_the_benchmark_of_the_supervisor_starts_and_ends_a_job(tmp_path):
 def test_the_benchmark_of_the_supervisor_follows_all_logs(tmp_path):
     script = ROOT / "benchmarks" / "supervisor" / "follow.py"
     words = [sys.executable, str(script), "2", "2", str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["nodes"], told["shown_bytes"]) == (2, 4 * 170)
@@ -151,7 +151,7 @@ def test_the_benchmark_of_commands_measures_each(tmp_path):
     script = ROOT / "benchmarks" / "cli" / "run.py"
     words = [sys.executable, str(script), "--rounds", "1", "--jobs", "3", "--json", str(tmp_path / "json")]
     words += ["--no-install", "--venv", sys.prefix]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
     rows = re.findall(r"^\| `(.*?)` .* \| 1 \|$", done.stdout, re.MULTILINE)
     assert rows == [

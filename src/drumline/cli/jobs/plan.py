@@ -71,7 +71,6 @@ def _plan(arguments: Namespace) -> int:
 
 
 def _plan_steps(job: Any, arguments: Namespace) -> int:
-    from drumline.control.submission import planning
     from drumline.control.submission.driven import check_pipeline
 
     looked, warnings = check_pipeline(job)
@@ -221,7 +220,7 @@ def _format_step(looked: PlannedStep, head: Callable[[Plan], str]) -> str:
 
 def validate(arguments: Namespace) -> int:
     """Check a job file as a submission does. Raises SpecError, PlanError, NotFoundError for what it would refuse."""
-    from drumline.control.submission import driven, planning
+    from drumline.control.submission import driven
     from drumline.spec.jobs.validate import validate
 
     job = load_job_file(arguments.file, arguments.set)

@@ -16,6 +16,7 @@ from drumline.contract.record import NamedTuple
 from drumline.control.settings import tracking
 from drumline.control.submission.run_folder import ISOLATION
 from drumline.engines.engine_table import engine
+from drumline.engines.local import resources
 from drumline.plan import bound_values, planner
 from drumline.plan.request import WARM, WARM_WORDS, check_name, settings_of
 from drumline.plan.unsupported import LOCAL_COMPUTES
@@ -183,7 +184,6 @@ def list_traps(job: Any, run: RunOptions = AS_WRITTEN) -> list[Trap]:
     if run.in_place or job._top_job:
         return []
     from drumline.control.lint import programs, traps
-    from drumline.engines.local import resources
 
     gpu_count = len(resources.gpus()) if is_local(job) else None
     return traps.find_traps_of(job, programs.Target(gpu_count is not None, gpu_count))

@@ -73,7 +73,6 @@ def _make_job(name: str, root: Mapping, base_path: str, overrides: Collection[di
     job._root = root
     job._warnings = [
         *_surprises(root),
-        *_legacy(root),
         *(f"{problem.what}; {problem.hint}" for problem in list_unused(root, overrides)),
     ]
     return job
@@ -239,16 +238,6 @@ def _scalars(node: Node) -> Iterator[Scalar]:
         for _, key, value in node:
             yield key
             yield from _scalars(value)
-
-
-def _legacy(root: Mapping) -> list[str]:
-    from drumline.spec.placeholders import legacy_forms
-
-    node = root.get("command")
-    if node is None or not isinstance(node.value, str):
-        return []
-    where = f"{node.source.name}:{node.line}:{node.column}: " if node.source else ""
-    return [where + warning for warning in legacy_forms(node.value)]
 
 
 def list_unused(root: Mapping, overrides: Iterable[dict[str, Any]]) -> list[Problem]:

@@ -31,12 +31,6 @@ TRUE = {
         {},
     ),
     "an option alone": ("line-is-a-command", 3, "command: |\n  python train.py\n  --epochs 3\n", {}),
-    "a value alone": (
-        "line-is-a-command",
-        4,
-        "inputs: {a: 1}\ncommand: |\n  python train.py --a\n  ${{inputs.a}}\n",
-        {},
-    ),
     "an override of Hydra's alone": (
         "line-is-a-command",
         3,
@@ -59,12 +53,6 @@ TRUE = {
         "nodes-without-distribution",
         2,
         "command: python train.py\nresources: {instance_count: 2}\n",
-        {},
-    ),
-    "a rank for all": (
-        "rank-variable",
-        3,
-        PYTORCH + "command: python train.py\nenvironment_variables: {RANK: 0}\n",
         {},
     ),
     "an exported address": (
@@ -90,6 +78,12 @@ TRUE = {
         "secret-in-file",
         2,
         "command: python train.py\nenvironment_variables: {WANDB_API_KEY: 0123456789abcdef0123}\n",
+        {},
+    ),
+    "a password": (
+        "secret-in-file",
+        1,
+        "environment_variables: {DB_PASSWORD: correcthorse}\ncommand: x\n",
         {},
     ),
     "a token in the command": (
@@ -126,6 +120,12 @@ TRUE = {
         "unused-input",
         3,
         "type: pipeline\ninputs:\n  lr: 0.1\njobs:\n  a: {type: command, command: python train.py}\n",
+        {},
+    ),
+    "single braces": (
+        "single-braces",
+        2,
+        "$schema: x\ncommand: python train.py {inputs.lr}\ninputs: {lr: 1}\n",
         {},
     ),
     "single braces in a step": (
@@ -209,6 +209,20 @@ FALSE = {
     "a here-document": "command: |\n  cat > a <<EOF\n  --epochs\n  EOF\n",
     "nodes with a launcher": "command: torchrun train.py\nresources: {instance_count: 2}\n",
     "one node": "command: python train.py\nresources: {instance_count: 1}\n",
+    "an array": "command: |\n  ARGS=(\n    --lr 0.1\n    --epochs 3\n  )\n  python train.py ${ARGS[@]}\n",
+    "branches": "command: |\n  case $1 in\n  --fast) python a.py ;;\n  -x) true ;;\n  esac\n",
+    "a command that is an input": "inputs: {cmd: ls}\ncommand: |\n  cd x\n  ${{inputs.cmd}}\n",
+    "a program in quotes": "command: \"python -c '\\n--x = 1\\n'\"\n",
+    "a backslash in a here-document": "command: |\n  cat > a <<EOF\n  b \\ \n  EOF\n",
+    "a script that is looked for": "code: src\ncommand: if [ -f setup.sh ]; then bash setup.sh; fi\n",
+    "a script that a notebook becomes": "code: src\ncommand: jupyter nbconvert --to script n.ipynb && python n.py\n",
+    "sed": "command: \"sed -i 's:\\\\.txt$::' names\"\n",
+    "a folder to be made": "command: python train.py --out /mnt/made-now\n",
+    "names that look like secrets": "command: python train.py --run-name sk-learn-random-forest-classifier\n"
+    "environment_variables: {TOKEN_FILE: /home/me/secrets/token_file_v2, CACHE_KEY: some_cache_key_name_v2_long}\n",
+    "a token of a model": "command: python train.py --token '<IMG_CONTEXT>'\n",
+    "a rank with a default": PYTORCH + 'command: RANK="${RANK:-0}" python train.py\n',
+    "a rank that is not used": PYTORCH + "command: x\nenvironment_variables: {RANK: 0, A_PASSWORD: $HERE}\n",
     "a rank of no distribution": "command: python train.py\nenvironment_variables: {RANK: 0}\n",
     "a rank that is passed on": PYTORCH + "command: MY=1 RANK=$RANK python train.py\n",
     "a short word": "command: python train.py\nenvironment_variables: {TOKENIZERS: true, API_KEY: none}\n",
@@ -289,8 +303,14 @@ def test_a_rule_can_be_turned_off(tmp_path):
     text = TRUE["an option alone"][2]
     assert not lint(tmp_path, text + "drumline: {lint: {ignore: [line-is-a-command]}}\n")
     assert lint(tmp_path, text + "drumline: {lint: {ignore: [unused-input]}}\n")
+    (unknown,) = lint(tmp_path, text + "drumline: {lint: {ignore: [line-is-a-command, unused-inputs]}}\n")
+    assert (unknown.rule, unknown.problem.hint) == (traps.UNKNOWN_RULE, "did you mean 'unused-input'?")
 
 
 def test_the_page_has_all_rules():
     page = (ROOT / "docs/reference/lint.md").read_text()
-    assert set(re.findall("^### (.+)$", page, re.MULTILINE)) == {rule for rule, *_ in TRUE.values()}
+    assert (
+        set(re.findall("^### (.+)$", page, re.MULTILINE))
+        == {rule for rule, *_ in TRUE.values()}
+        == set(traps.RULES)
+    )

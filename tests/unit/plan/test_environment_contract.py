@@ -111,7 +111,6 @@ def test_a_job_without_distribution_on_several_nodes_sees_its_node():
     coordinates = {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "GROUP_RANK"}
     expected = EVERY_RANK | SEVERAL_NODES | coordinates | TORCHRUN
     assert set(environments(made)[1]) == expected
-    assert any("there is no distribution" in warning for warning in made.warnings)
 
 
 def test_the_coordinates_of_each_of_two_by_two_ranks():

@@ -291,11 +291,6 @@ def test_a_boolean_where_one_is_meant_does_not_warn(folder):
     assert load_job(path)._warnings == []
 
 
-def test_single_braces_warn(folder):
-    (warning,) = load_job(write(folder, "command: echo {inputs.x}\n"))._warnings
-    assert "'{inputs.x}' is read as '${{inputs.x}}'" in warning
-
-
 def test_overrides_are_applied_before_anything_is_checked(folder):
     job: Any = load_job(
         folder / "job.yml",

@@ -22,7 +22,7 @@ from drumline.control.logs.merged import ChosenLogs
 from drumline.control.submission import driven, submit
 from drumline.control.terminal import clean
 from drumline.control.times import parse_duration
-from drumline.spec.load import load_job
+from drumline.spec.load import check_overrides, load_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,7 +179,10 @@ def _lint(file: str, set: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def _load(file: str, changes: dict[str, Any] | None) -> Any:
-    return load_job(file, params_override=[{path: value} for path, value in (changes or {}).items()])
+    overrides = [{path: value} for path, value in (changes or {}).items()]
+    job = load_job(file, params_override=overrides)
+    check_overrides(job, overrides)
+    return job
 
 
 def _submit(file: str, name: str = "", set: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from drumline.spec.paths import is_remote
 from drumline.spec.reading.source import Mapping, Scalar, Sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from drumline.control.lint.programs import LintedCommand
 
@@ -40,7 +40,8 @@ _RUN = compile_late(
     r"|(?P<direct>\.{1,2}/[\w./-]+))(?=$|[\s;&|)])"
 )
 _MAKES_FILES = compile_late(
-    r"\b(cd|pushd|git|wget|curl|unzip|tar|cp|mv|ln|cat|echo|printf|make|cmake|gcc|g\+\+|mpicc|nvcc)\b"
+    r"(?:\b(?:cd|pushd|git|wget|curl|unzip|tar|cp|mv|ln|cat|echo|printf|make|cmake|gcc|g\+\+|mpicc|nvcc|jupyter|rsync|sed|tee|az"
+    r"|gsutil|aws|azcopy|dvc|test)|\[\[?)(?=\s)"
 )
 """Commands after which a file may be there that is not in the code."""
 
@@ -153,6 +154,8 @@ def _check_imports(program: LintedCommand) -> Iterator[Trap]:
             found = _find_module(module, os.path.dirname(path), folder)
             if not found:
                 continue
+            if found in seen:
+                continue
             ignored = _explain_ignored(folder, found)
             if not ignored:
                 waiting.append(found)
@@ -200,6 +203,19 @@ def _has_ignore_file(folder: str) -> bool:
     return any(name.endswith("ignore") for name in os.listdir(folder))
 
 
+@lru_cache(1)
+def _read_rules_once(folder: str, _stamps: tuple[int, ...]) -> Callable[[str], bool]:
+    from drumline.staging.snapshot.code_files import read_ignore_rules
+
+    return read_ignore_rules(folder)
+
+
+def _read_rules(folder: str) -> Callable[[str], bool]:
+    names = [name for name in os.listdir(folder) if name.endswith("ignore")]
+    stamps = tuple(os.stat(os.path.join(folder, name)).st_mtime_ns for name in sorted(names))
+    return _read_rules_once(folder, stamps)
+
+
 def _explain_ignored(folder: str, path: str) -> str:
     """Return what leaves a file out of the code: the ignore file, its line and pattern; empty for one that is taken."""
     relative = os.path.relpath(
@@ -211,11 +227,10 @@ def _explain_ignored(folder: str, path: str) -> str:
     asked = [*("/".join(parts[:count]) + "/" for count in range(1, len(parts))), "/".join(parts)]
     if not _has_ignore_file(folder):
         return ""
-    from drumline.staging.snapshot.code_files import NAMES, read_ignore_rules
+    from drumline.staging.snapshot.code_files import NAMES
 
     try:
-        is_ignored = read_ignore_rules(folder)
-        if not any(is_ignored(path) for path in asked):
+        if not any(map(_read_rules(folder), asked)):
             return ""
     except (PlanError, OSError):
         return ""  # Whoever takes the code says so.
@@ -269,13 +284,13 @@ def _check_expectations(program: LintedCommand) -> Iterator[Trap]:
 def _at(rule: str, script: CodeScript, text: str, found: re.Match[str], what: str, hint: str) -> Trap:
     """Return a trap at a place in a script."""
     line = text.count("\n", 0, found.start()) + 1
-    shown = text.splitlines()[line - 1][:120]
+    shown = text.split("\n")[line - 1][:120].replace("\t", " ")
     column = found.start() - (text.rfind("\n", 0, found.start()) + 1) + 1
     place = {"file": os.path.relpath(script.full), "line": line, "column": column, "source_line": shown}
     return Trap(rule, Problem(what, hint=hint, width=len(found[0].partition("\n")[0]), **place))  # type: ignore[arg-type]
 
 
-_ELSEWHERE = compile_late(r"(?:(?<=[\s='\"])|^)(/mnt/[\w./-]+|[A-Za-z]:\\[\w.\\-]+)")
+_ELSEWHERE = compile_late(r"(?:(?<=[\s='\"])|^)(/mnt/[\w.-]+/[\w./-]+|[A-Za-z]:\\\w[\w.\\-]+)")
 
 
 def _check_paths(program: LintedCommand) -> Iterator[Trap]:
@@ -294,7 +309,10 @@ def _check_paths(program: LintedCommand) -> Iterator[Trap]:
         ):
             continue
         found = _ELSEWHERE.search(node.value)
-        if found and (":\\" in found[1] or (program.target.is_here and not os.path.exists(found[1]))):
+        if found and (
+            ":\\" in found[1]
+            or (program.target.is_here and not os.path.exists("/".join(found[1].split("/")[:3])))
+        ):
             what = f"{found[1]} is a path of another machine"
             yield program.trap(
                 "path-of-another-machine",

@@ -55,6 +55,16 @@ def _read_block(node: Node | None) -> list[_CommandLine]:
     return lines
 
 
+def _split_text(command: Scalar) -> list[_CommandLine]:
+    """Return the lines of a command whose lines have no place of their own."""
+    lines: list[_CommandLine] = []
+    quote = ""
+    for text in str(command.value).splitlines():
+        lines.append(_CommandLine(text, command, bool(quote)))
+        quote = _end_quote(text.strip(), quote)
+    return lines
+
+
 def _end_quote(text: str, quote: str) -> str:
     """Return the quote of the shell that is open after a line, or nothing."""
     is_escaped = False
@@ -114,20 +124,21 @@ def _check_lines(program: LintedCommand) -> Iterator[Trap]:
     command = program.node.get("command")
     if not isinstance(command, Scalar) or "\n" not in str(command.value or "") or command.style == ">":
         return
-    lines = _read_block(command) or [
-        _CommandLine(text, command, False) for text in str(command.value).splitlines()
-    ]
+    lines = _read_block(command) or _split_text(command)
     before = ""
     is_heredoc = False
+    depth = 0
     for line in lines:
         text = line.text.strip()
-        if re.search(r"\\[ \t]+$", line.text):
+        if re.search(r"\\[ \t]+$", line.text) and not is_heredoc:
             what = "blanks after the backslash: the shell ends the command here"
             yield program.trap(
                 "broken-continuation", line.node, "command", what, "remove the blanks at the end"
             )
         continues = before.endswith(("\\", "&&", "||", "|", "(", ";")) or line.is_quoted or is_heredoc
-        if before and not continues and re.match(_OPTION, text):
+        is_open = depth > 0 or re.match(r"[\w*|.-]+\)", text)  # an array, a branch of `case`
+        depth += len(re.findall(r"=\($|=\([^)]*$", text)) - (text == ")" or text.endswith(" )"))
+        if before and not continues and not is_open and re.match(_OPTION, text):
             what = f"the shell runs the line `{text[:40]}` as a command of its own"
             yield program.trap(
                 "line-is-a-command", line.node, "command", what, "end the line before it with a backslash"
@@ -139,7 +150,6 @@ def _check_lines(program: LintedCommand) -> Iterator[Trap]:
 
 _OPTION = (
     r"--?[A-Za-z]"  # an option
-    r"|\$\{\{\s*(inputs|outputs)\.[\w.-]+\s*\}\}\s*$"  # a value alone
     r"|[A-Za-z_]\w*(\.\w+)+=\S*$"  # such as Hydra's overrides
 )
 
@@ -157,29 +167,31 @@ def _check_nodes(program: LintedCommand) -> Iterator[Trap]:
     if count is None or not isinstance(count.value, int) or count.value <= 1:
         return
     if program.find("distribution") is None and not _LAUNCHERS.search(program.command):
-        what = f"resources.instance_count is {count.value} without a distribution: each node runs the command alone"
+        what = (
+            f"resources.instance_count is {count.value} without a distribution: "
+            "each node runs the command, without RANK and WORLD_SIZE"
+        )
         hint = "add `distribution: {type: pytorch, process_count_per_instance: 1}`"
         yield program.trap("nodes-without-distribution", count, "resources.instance_count", what, hint)
 
 
 def _check_variables(program: LintedCommand) -> Iterator[Trap]:
-    """Find variables that Drumline sets for each rank, and that the file sets for all alike."""
+    """Find what the command sets for all ranks alike, in place of their own; what the file sets is not used."""
     distribution = program.find("distribution", "type")
     if distribution is None:
         return
     hint = "remove it: each rank gets its own"
     variables = program.find("environment_variables")
     for name, _, value in variables if isinstance(variables, Mapping) else ():
-        if name in _OWN:
-            what = f"{name} has one value for all ranks here, in place of each rank's own"
-            yield program.trap("rank-variable", value, f"environment_variables.{name}", what, hint)
-        elif str(name).endswith("_SOCKET_IFNAME") and value.value == "lo" and _count_nodes(program) > 1:
+        if str(name).endswith("_SOCKET_IFNAME") and value.value == "lo" and _count_nodes(program) > 1:
             what = f"{name}=lo connects the ranks of one node alone"
             yield program.trap("rank-variable", value, f"environment_variables.{name}", what, "remove it")
     command = program.command
     for name in _OWN:
         written = (
-            re.search(rf"(?:^|[\s;&])(?:export\s+)?{name}=(?!\$)", command) if f"{name}=" in command else None
+            re.search(rf"(?:^|[\s;&])(?:export\s+)?{name}=(?![\"']?\$)", command)
+            if f"{name}=" in command
+            else None
         )
         if written and not _LAUNCHERS.search(command.replace(written[0], " ")):
             node = program.node.get("command")
@@ -193,7 +205,7 @@ def _count_nodes(program: LintedCommand) -> int:
 
 
 _TOKEN = compile_late(
-    r"\b(hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|AKIA[A-Z0-9]{16}|sk-[\w-]{20,}"
+    r"\b(hf_[A-Za-z0-9]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{30,}|AKIA[A-Z0-9]{16}|sk-(?=[\w-]*\d)(?:proj-)?[A-Za-z0-9_]{20,}"
     r"|xox[bpas]-[\w-]{10,}|glpat-[\w-]{20,}|AccountKey=[\w+/=]{40,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]+)"
 )
 _LEAST_SECRET = 20
@@ -204,8 +216,17 @@ def _check_secrets(program: LintedCommand) -> Iterator[Trap]:
     variables = program.find("environment_variables")
     for name, _, value in variables if isinstance(variables, Mapping) else ():
         text = str(value.value or "")
-        is_named = is_secret(str(name)) and re.fullmatch(rf"[\w+/=]{{{_LEAST_SECRET},}}", text)
-        if _TOKEN.search(text) or (is_named and re.search(r"\d", text) and re.search(r"[A-Za-z]", text)):
+        is_named = (
+            is_secret(str(name))
+            and not re.search("FILE|PATH|DIR|CACHE", str(name).upper())
+            and re.fullmatch(rf"[A-Za-z0-9+/=]{{{_LEAST_SECRET},}}", text)
+        )
+        is_password = "PASSW" in str(name).upper() and re.fullmatch(r"[^\s${<]{6,}", text)
+        if (
+            is_password
+            or _TOKEN.search(text)
+            or (is_named and re.search(r"\d", text) and re.search(r"[A-Za-z]", text))
+        ):
             what = f"the value of {name} looks like a secret, which everyone who reads the file has"
             yield _without_line(
                 program.trap("secret-in-file", value, f"environment_variables.{name}", what, hint)
@@ -243,8 +264,7 @@ def _check_inputs(program: LintedCommand) -> Iterator[Trap]:
 
 
 def _check_braces(program: LintedCommand) -> Iterator[Trap]:
-    # Of a job's own command the reader of the file says it.
-    for said in legacy_forms(program.command) if program.path or "$schema" not in program.node else ():
+    for said in legacy_forms(program.command):
         yield program.trap("single-braces", program.node.get("command"), "command", said, "write two braces")
 
 

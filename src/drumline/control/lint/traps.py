@@ -12,11 +12,32 @@ from typing import TYPE_CHECKING, Any
 from drumline.contract.record import compile_late
 from drumline.control.lint import code_rules, command_rules
 from drumline.control.lint.programs import UNKNOWN, Target, Trap, list_programs, list_texts
+from drumline.spec.hints import did_you_mean
 from drumline.spec.jobs.job import to_dict
-from drumline.spec.reading.source import Mapping, Sequence, plain, problem_at, wrap
+from drumline.spec.reading.source import Mapping, Sequence, find, plain, problem_at, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+RULES = (
+    "comment-in-command",
+    "line-is-a-command",
+    "broken-continuation",
+    "single-braces",
+    "path-of-another-machine",
+    "nodes-without-distribution",
+    "rank-variable",
+    "secret-in-file",
+    "unfilled-placeholder",
+    "unused-input",
+    "missing-script",
+    "carriage-returns",
+    "ignored-import",
+    "local-rank-argument",
+    "nccl-without-gpu",
+)
+UNKNOWN_RULE = "unknown-rule"
 
 
 def find_traps(root: Mapping, folder: str, target: Target = UNKNOWN) -> list[Trap]:
@@ -43,6 +64,14 @@ def _find_in_programs(root: Mapping, folder: str, target: Target) -> Iterator[Tr
 
 def _find_in_file(root: Mapping) -> Iterator[Trap]:
     ignored = _list_ignored(root)
+    for name in ignored:
+        if name not in RULES:
+            hint = did_you_mean(name, RULES) or "docs/reference/lint.md has the rules"
+            node = find(root, "drumline.lint.ignore") or root
+            problem = problem_at(
+                node, f"there is no rule {name!r} to ignore", path="drumline.lint.ignore", hint=hint
+            )
+            yield Trap(UNKNOWN_RULE, problem)
     for trap in (*_find_placeholders(root), *_find_unused_in_pipeline(root)):
         if trap.rule not in ignored:
             yield trap
@@ -70,7 +99,10 @@ def _find_placeholders(root: Mapping) -> Iterator[Trap]:
         is_free = field in ("command", "value") or re.search(
             r"(^|\.)(inputs|tags|environment_variables)\.[^.]+$", path
         )
-        if found and field not in ("description", "display_name") and (found["sure"] or not is_free):
+        is_sure = found and (
+            found["sure"] if field != "command" else re.match("<(your|my)\\b", found[0], re.IGNORECASE)
+        )
+        if found and field not in ("description", "display_name") and (is_sure or not is_free):
             what = f"{found[0]} is still to be filled in"
             yield Trap(
                 "unfilled-placeholder", problem_at(scalar, what, path=path, hint="write your own value")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from drumline.contract.errors import NotFoundError, PlanError, Problem, SpecError, UsageError
+from drumline.contract.errors import DrumlineError, NotFoundError, PlanError, Problem, SpecError, UsageError
 from drumline.contract.folder import RunFolder, base_home, current_workspace, home
 from drumline.contract.plan import Plan, is_below
 from drumline.contract.record import NamedTuple
@@ -185,8 +185,12 @@ def list_traps(job: Any, run: RunOptions = AS_WRITTEN) -> list[Trap]:
         return []
     from drumline.control.lint import programs, traps
 
-    gpu_count = len(resources.gpus()) if is_local(job) else None
-    return traps.find_traps_of(job, programs.Target(gpu_count is not None, gpu_count))
+    target = programs.UNKNOWN
+    # Where there is no such compute, the plan says so.
+    with suppress(DrumlineError):
+        if compute_of(job).get("type", "local") == "local":
+            target = programs.Target(True, len(resources.gpus()))
+    return traps.find_traps_of(job, target)
 
 
 def compute_of(job: Command) -> dict[str, Any]:

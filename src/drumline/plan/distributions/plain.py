@@ -39,10 +39,6 @@ def lay_out(request: Request) -> Layout:
         },
         ports={"master_port": 0},
         coordinates=frozenset({"MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "GROUP_RANK"}),
-        warnings=(
-            f"resources.instance_count is {count} and there is no distribution: the command runs once on each node, "
-            "without RANK and WORLD_SIZE; a script that reads them needs distribution: {type: pytorch}",
-        ),
         whole_nodes=True,
     )
 

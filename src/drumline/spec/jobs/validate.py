@@ -13,7 +13,7 @@ from drumline.spec.jobs.job import to_dict
 from drumline.spec.kinds.values import Report, join
 from drumline.spec.parts.environment import check_recipe
 from drumline.spec.parts.io import PATTERN, RESERVED_OUTPUTS
-from drumline.spec.placeholders import legacy_forms, undefined_inputs
+from drumline.spec.placeholders import undefined_inputs
 from drumline.spec.reading.files import read_yaml
 from drumline.spec.reading.source import Mapping, Scalar, Sequence, find, plain, problem_at, wrap
 
@@ -71,7 +71,7 @@ def validate(job: Job) -> ValidationResult:
     elif job.type == "pipeline":
         check_pipeline(tree, report, getattr(job, "_optional", frozenset()))
     problems = [_locate(problem, job, tree) for problem in report.problems]
-    return ValidationResult(problems, _warnings(job))
+    return ValidationResult(problems, [*job._warnings, *unknown_attributes(job)])
 
 
 def locate_problems(problems: Iterable[Problem], job: Job) -> list[Problem]:
@@ -100,15 +100,6 @@ def _locate(problem: Problem, job: Job, tree: Mapping) -> Problem:
 def _same(written: object, now: object) -> bool:
     """Return whether two values are the same but for case: the schema writes the names of choices in its own."""
     return written == now or str(written).lower() == str(now).lower()
-
-
-def _warnings(job: Job) -> list[str]:
-    warnings = [*job._warnings, *unknown_attributes(job)]
-    command = getattr(job, "command", None)
-    written = job._root.value_of("command") if job._root else None
-    if isinstance(command, str) and not isinstance(written, str):
-        warnings += legacy_forms(command)
-    return warnings
 
 
 # Checks between the fields of a job: names that refer to each other, and choices that exclude each other.

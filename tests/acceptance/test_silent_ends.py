@@ -22,10 +22,28 @@ HANDLE = """
     signal.signal(signal.SIGTERM, stop)
     assert signal.getsignal(signal.SIGTERM) is stop is signal.signal(signal.SIGTERM, stop)
     print("ready", flush=True)
-    if os.environ.get("SENDS_IT_ITSELF"):
-        os.kill(os.getpid(), signal.SIGTERM)
+    exec(os.environ.get("WAY", ""))
     signal.pause()
 """
+PEER = """
+    import os, signal, sys, time
+
+    def stop(number, frame):
+        print("saved", flush=True)
+        sys.exit(0)
+
+    if os.environ["RANK"] == "1":
+        signal.signal(signal.SIGTERM, stop)
+        with open("server.new", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename("server.new", "server")
+        while True:
+            time.sleep(60)
+    while not os.path.exists("server"):
+        time.sleep(0.01)
+    os.kill(int(open("server").read()), signal.SIGTERM)
+"""
+UNKNOWN = "rank 0 on node 0 ended with exit code 0 after SIGTERM; it is not known who sent it"
 SHARDS = """
     import os, sys
     import torch, torch.distributed as dist
@@ -66,26 +84,38 @@ def list_ranks():
     return [one.pid for one in lookup.folder_of("job").read_events() if isinstance(one, e.RankStarted)]
 
 
-def test_a_rank_that_an_outsider_told_to_stop_has_not_completed(cli, tmp_path, drumline_home):
+def test_a_rank_that_an_outsider_told_to_stop_has_a_warning(cli, tmp_path, drumline_home):
     job = write_script(tmp_path, HANDLE, **one_rank(resources={"instance_count": 1}))
     assert cli("job", "create", "-f", job).rc == 0
     log = drumline_home / "jobs" / "job" / "user_logs" / "std_log.txt"
     wait_until(lambda: log.exists() and "ready" in log.read_text(), 60.0, "the handler")
     os.kill(list_ranks()[0], signal.SIGTERM)
-    ended = wait_for_status("job", "Failed")
-    cause = "rank 0 on node 0 ended with exit code 0 after SIGTERM (sent from outside, not by drumline)"
-    assert (ended["reason"], ended["exit_code"]) == (cause, 143)
+    ended = wait_for_status("job", "Completed")
+    assert [(one["kind"], one["text"]) for one in ended["warnings"]] == [("signal", UNKNOWN)]
 
 
-def test_a_program_that_stops_itself_has_completed(cli, tmp_path):
-    job = write_script(
-        tmp_path,
-        HANDLE,
-        environment_variables={"SENDS_IT_ITSELF": "1"},
-        **one_rank(resources={"instance_count": 1}),
-    )
+@pytest.mark.parametrize(
+    ("way", "warning"),
+    [
+        ("os.kill(os.getpid(), signal.SIGTERM)", ""),
+        ("signal.raise_signal(signal.SIGTERM)", UNKNOWN),
+        ("os.system('kill $PPID')", UNKNOWN),
+    ],
+)
+def test_a_program_that_stops_itself_has_completed(cli, tmp_path, way, warning):
+    settings = one_rank(resources={"instance_count": 1})
+    settings["drumline"] = {**settings.get("drumline", {}), "max_restarts": 1}
+    job = write_script(tmp_path, HANDLE, environment_variables={"WAY": way}, **settings)
+    done = cli("job", "create", "-f", job, "--stream")
+    assert (done.rc, done.err) == (0, f"job job has a warning: {warning}\n" if warning else "")
+    assert done.out.count("saved") == 1
+
+
+def test_a_server_that_another_rank_stops_has_completed(cli, tmp_path):
+    job = write_script(tmp_path, PEER, resources={"instance_count": 1})
     done = cli("job", "create", "-f", job, "--stream")
     assert (done.rc, done.err) == (0, "")
+    assert "saved" in done.out
 
 
 @pytest.mark.timeout(600)

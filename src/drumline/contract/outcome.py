@@ -26,6 +26,8 @@ class RankOutcome:
         self.collectives: int | None = None
         """Of all ranks of its world, that it has entered, of a rank that left in order; None: not known."""
         self.world = 0
+        self.is_stopped = False
+        """Whether it ended with 0 after a SIGTERM of which nobody knows the sender."""
 
     @property
     def state(self) -> str:
@@ -216,6 +218,7 @@ def _apply(outcome: Outcome, event: e.Event) -> None:
         rank.ended, rank.code, rank.signal, rank.error = event.time, event.code, event.signal, event.error
         evidence = event.evidence or {}
         rank.collectives, rank.world = evidence.get("collectives"), evidence.get("world", 0)
+        rank.is_stopped = "terminated" in evidence and "sent_by" not in evidence
     elif isinstance(event, e.JobEnded) and not outcome.is_final:
         outcome.status, outcome.reason, outcome.exit_code = event.status, event.reason, event.exit_code
         outcome.failed_rank, outcome.failed_node, outcome.ended = event.rank, event.node, event.time

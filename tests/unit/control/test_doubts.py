@@ -21,12 +21,21 @@ FOUR = range(4)
 class EndedJob(MadeJob):
     """Four ranks that print a line and end with 0 after five seconds."""
 
-    def end(self, collectives=None, world=4, status="Completed", took_s=5.0, log="done\n"):
+    def end(self, collectives=None, world=4, status="Completed", took_s=5.0, log="done\n", stopped=None):
         for rank in FOUR:
-            entered = {} if collectives is None else {"collectives": collectives[rank], "world": world}
-            self.add(e.RankExited(1001.0 + took_s, rank, rank // 2, 0, None, "", entered or None))
+            seen = {} if collectives is None else {"collectives": collectives[rank], "world": world}
+            seen.update((stopped or {}).get(rank, {}))
+            self.add(e.RankExited(1001.0 + took_s, rank, rank // 2, 0, None, "", seen or None))
             self.log(rank, log)
         self.add(e.JobEnded(1002.0 + took_s, status, 0, "fine"))
+
+    def change(self, **fields):
+        self.plan = self.plan._replace(**fields)
+        self.folder.write(self.folder.plan, self.plan.to_json())
+
+    def declare(self, **outputs):
+        named = {f"AZURE_ML_OUTPUT_{name}": str(path) for name, path in outputs.items()}
+        self.change(user_env={**self.plan.user_env, **named})
 
     def make_steps(self, counts):
         for rank, count in enumerate(counts):
@@ -80,6 +89,24 @@ def test_many_counts_are_summed_up(ended):
     assert ended.warn()[0][1].endswith("rank 1 made 31, rank 2 made 33, others between 30 and 36")
 
 
+SENT = {"terminated": 1002.0}
+OWN = {**SENT, "sent_by": "sent by rank 0 (train.py:12, in main)"}
+
+
+@pytest.mark.parametrize(
+    ("stopped", "who"),
+    [
+        ({1: SENT}, "rank 1 on node 0"),
+        ({1: SENT, 2: SENT, 3: OWN}, "ranks 1-2"),
+        ({1: OWN}, ""),
+    ],
+)
+def test_a_signal_of_which_nobody_knows_the_sender(ended, stopped, who):
+    ended.end(stopped=stopped)
+    text = f"{who} ended with exit code 0 after SIGTERM; it is not known who sent it"
+    assert ended.warn() == ([("signal", text)] if who else [])
+
+
 @pytest.mark.parametrize("written", ["", "empty/", "model.pt", "a/b/model.pt"])
 def test_an_output_that_no_rank_wrote_to(ended, tmp_path, written):
     place = tmp_path / "model"
@@ -91,13 +118,26 @@ def test_an_output_that_no_rank_wrote_to(ended, tmp_path, written):
         path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text("x")
     # An address is the program's to open.
-    outputs = {"model": str(place), "default": str(tmp_path / "none"), "away": "s3://lab/model"}
-    user_env = {f"AZURE_ML_OUTPUT_{name}": path for name, path in outputs.items()}
-    ended.plan = ended.plan._replace(user_env={**ended.plan.user_env, **user_env})
-    ended.folder.write(ended.folder.plan, ended.plan.to_json())
+    (tmp_path / "none").mkdir()
+    ended.declare(model=place, default=tmp_path / "none", away="s3://lab/model")
     ended.end()
     is_there = written.endswith(".pt")
     assert ended.warn() == ([] if is_there else [("output", "no rank wrote to output model")])
+
+
+@pytest.mark.parametrize("way", ["a link", "gone", "in pods"])
+def test_an_output_whose_files_are_elsewhere(ended, tmp_path, way):
+    place = tmp_path / "model"
+    if way != "gone":
+        place.mkdir()
+    if way == "a link":
+        (tmp_path / "checkpoint-7").mkdir()
+        (place / "last").symlink_to(tmp_path / "checkpoint-7")
+    if way == "in pods":
+        ended.change(engine="kubernetes")
+    ended.declare(model=place)
+    ended.end()
+    assert ended.warn() == []
 
 
 @pytest.mark.parametrize(
@@ -131,6 +171,28 @@ def test_a_job_that_did_nothing_that_can_be_seen(ended):
     facts = JobFacts(ended.folder, fold(ended.folder.read_events()))
     assert facts.warnings == [text]
     assert [one["text"] for one in describe(ended.folder, facts.outcome)["warnings"]] == [text]
+
+
+@pytest.mark.parametrize(
+    ("argv", "count", "is_warned"),
+    [
+        (("/bin/bash", "-c", "python3.11 train.py"), 1, True),
+        (("/bin/bash", "-c", "./train"), 4, True),
+        (("/bin/bash", "-c", "touch pythons"), 1, False),
+        (("true",), 4, False),
+        (("python", "train.py"), 1, False),
+    ],
+)
+def test_a_job_of_which_a_trace_is_expected(drumline_home, argv, count, is_warned):
+    job = MadeJob(nodes=1, procs=count)
+    job.folder.write(job.folder.plan, job.plan._replace(argv=argv).to_json())
+    job.start()
+    for rank in range(count):
+        job.log(rank, "")
+        job.add(e.RankExited(1001.3, rank, 0, 0, None))
+    job.add(e.JobEnded(1001.4, "Completed", 0, "fine"))
+    warnings = list_warnings(job.folder, fold(job.folder.read_events()))
+    assert [one.kind for one in warnings] == (["nothing"] if is_warned else [])
 
 
 @pytest.mark.parametrize("trace", ["log", "output", "metric", "time", "failed"])

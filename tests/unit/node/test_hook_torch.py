@@ -1,10 +1,12 @@
 """Programs that do with the hook of steps what they do without it, with real PyTorch; and what it counts of them."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
 
+import pytest
 from needs import need_torch
 
 from drumline.node import hook_folder
@@ -220,3 +222,35 @@ def test_a_loop_in_another_thread_than_a_check_before_it_has_its_parts(tmp_path)
     assert all(one > 0 for one in backwards[2:])
     assert backwards[0] != 0
     assert backwards[1] != 0
+
+
+@pytest.mark.parametrize(
+    ("then", "entered"),
+    [("", 1), ("backward(is_cut_off=False)", 0), ("dist.all_reduce(torch.ones(1))", 1)],
+)
+def test_a_backward_that_is_cut_off_counts_if_the_program_does_not_go_on(tmp_path, then, entered):
+    run_program(
+        tmp_path,
+        f"""
+        dist.init_process_group("gloo", init_method="file://" + __file__ + ".store", rank=0, world_size=1)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))
+
+        def fail(gradient):
+            raise RuntimeError("no memory for this micro-batch")
+
+        def backward(is_cut_off):
+            found = model(torch.ones(4, 2))
+            if is_cut_off:
+                found.register_hook(fail)
+            found.sum().backward()
+
+        with model.no_sync():
+            try:
+                backward(is_cut_off=True)
+            except RuntimeError:
+                pass
+        {then}
+        """,
+    )
+    notes = (tmp_path / "notes").read_text()
+    assert re.findall(r'"entered": (\d+), "world": 1', notes) == [str(entered)]

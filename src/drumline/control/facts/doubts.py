@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,9 @@ def list_warnings(folder: RunFolder, outcome: Outcome) -> list[e.JobWarned]:
     """
     List what the job is warned of.
 
-    ``kind`` of what is only told of a job that has completed: ranks (they trained apart), output (nobody wrote to it),
-    nothing (no rank did anything that can be seen), metric (its last value is no finite number).
+    ``kind`` of what is only told of a job that has completed: ranks (they trained apart), signal (SIGTERM came),
+    output (nobody wrote to it), nothing (no rank did anything that can be seen), metric (its last value is no finite
+    number).
     """
     plan = find_plan(folder) if outcome.status == status.COMPLETED and outcome.ranks else None
     doubts = _list_doubts(folder, outcome, plan) if plan else ()
@@ -47,15 +49,28 @@ def _list_doubts(folder: RunFolder, outcome: Outcome, plan: Plan) -> Iterator[tu
     apart = _compare_ranks(folder, outcome, len(plan.ranks))
     if apart:
         yield "ranks", apart
+    stopped = [rank for rank in outcome.ranks.values() if rank.is_stopped]
+    if stopped:
+        where = f" on node {stopped[0].node}" if len(stopped) == 1 else ""
+        who = name_several("rank", sorted(rank.rank for rank in stopped)) + where
+        yield "signal", f"{who} ended with exit code 0 after SIGTERM; it is not known who sent it"
     for name in _list_unwritten(folder, outcome, plan):
         yield "output", f"no rank wrote to output {name}"
     took_s = max((rank.ended or math.inf) - (rank.started or 0.0) for rank in outcome.ranks.values())
     has_tracked = _has_tracked(plan)
     if took_s >= _SHORT_S or has_tracked:
         yield from _list_lost_metrics(folder)
-    elif not plan.launcher and not _has_written(folder, outcome, plan):
+    elif _is_to_train(plan) and not _has_written(folder, outcome, plan):
         who = "the rank" if len(plan.ranks) == 1 else f"all {len(plan.ranks)} ranks"
         yield "nothing", f"{who} ended within {format_seconds(took_s)}, without a line of log or an output"
+
+
+def _is_to_train(plan: Plan) -> bool:
+    """Return whether a job is to leave a trace: of a job file, and with several ranks or a Python program."""
+    # What `drumline run` starts is no command of a shell.
+    is_command = plan.argv[-3:-1] == ("/bin/bash", "-c")
+    is_python = re.search(r"\bpython[\d.]*\b", plan.argv[-1]) is not None
+    return is_command and not plan.launcher and (is_python or len(plan.ranks) > 1)
 
 
 # ranks that did not train alike
@@ -117,7 +132,11 @@ def _describe_counts(counts: Mapping[int, int], noun: str) -> str:
 
 
 def _list_unwritten(folder: RunFolder, outcome: Outcome, plan: Plan) -> Iterator[str]:
-    """Yield the names of declared outputs to which no rank wrote; ``default`` is one of every job of Azure's."""
+    """
+    Yield the names of declared outputs to which no rank wrote; ``default`` is one of every job of Azure's.
+
+    A folder that is gone may have been moved or unmounted since.
+    """
     for name, path in _list_places(plan).items():
         if name == "default" or "named-outputs" in outcome.pruned:
             continue
@@ -126,11 +145,14 @@ def _list_unwritten(folder: RunFolder, outcome: Outcome, plan: Plan) -> Iterator
             # What was mounted is not there any more.
             if isinstance(uploaded, e.Transferred) and not uploaded.file_count and not uploaded.note:
                 yield name
-        elif not _has_files(path):
+        elif os.path.isdir(path) and not _has_files(path):
             yield name
 
 
 def _list_places(plan: Plan) -> dict[str, str]:
+    """Return where declared outputs are on this machine; those of pods are on volumes, or too large to come here."""
+    if plan.engine == "kubernetes":
+        return {}
     places = {
         name.removeprefix(OUTPUT_VARIABLE): path
         for name, path in plan.user_env.items()
@@ -140,11 +162,14 @@ def _list_places(plan: Plan) -> dict[str, str]:
 
 
 def _has_files(path: str) -> bool:
-    """Return whether a path is a file, or a folder with one in it, as far as is known."""
+    """Return whether a path is a file, or a folder with one or a link in it, as far as is known."""
     if not os.path.isdir(path):
         return os.path.lexists(path)
     try:
-        return any(files for _, _, files in os.walk(path, onerror=_raise))
+        return any(
+            files or any(os.path.islink(os.path.join(place, name)) for name in folders)
+            for place, folders, files in os.walk(path, onerror=_raise)
+        )
     except OSError:
         return True
 
@@ -157,7 +182,8 @@ def _has_written(folder: RunFolder, outcome: Outcome, plan: Plan) -> bool:
     """Return whether a rank has written anything, as far as is known."""
     logs = (os.path.join(folder.path, task.log) for task in plan.ranks)
     places = {folder.outputs, *_list_places(plan).values()}
-    return bool(outcome.pruned) or any(map(_is_filled, logs)) or any(map(_has_files, places))
+    is_unknown = outcome.pruned or plan.engine == "kubernetes"
+    return bool(is_unknown) or any(map(_is_filled, logs)) or any(map(_has_files, places))
 
 
 def _is_filled(path: str) -> bool:

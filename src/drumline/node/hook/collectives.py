@@ -81,6 +81,12 @@ class Collectives:
         self.ranks = 0
         """Of the default group, the first time that a collective began; WORLD_SIZE is not set below mpirun."""
 
+        self.cut_off = 0
+        """
+        1 after a backward pass of DistributedDataParallel that failed: it may have begun a collective of C++, which is
+        not counted. 0 again once the program goes on to another: then it was caught and meant nothing.
+        """
+
         self._times: list[float] = []
 
     def note(self, group: Any, wants_time: Callable[[], bool]) -> None:
@@ -88,7 +94,7 @@ class Collectives:
         Note that a collective of ``group`` begins now, in which each of its ranks waits for all others. Raises
         ValueError where there is no default group.
         """
-        self._note_handled()
+        self._note_begin()
         if group.size() != self._find_ranks():
             self.counts[SOME] += 1
             return
@@ -97,10 +103,10 @@ class Collectives:
             self._times.append(time())
 
     def note_cut_off(self) -> None:
-        """Note a collective of all ranks in C++ that has failed: those that succeed are not counted."""
+        """Note a backward pass that failed; see ``cut_off``."""
         try:
             self._find_ranks()
-            self.counts[ALL] += 1
+            self.cut_off = 1
         except Exception:
             pass
 
@@ -111,11 +117,12 @@ class Collectives:
 
     def note_other(self, _group: Any, _wants_time: Callable[[], bool]) -> None:
         """Note that a collective with a single sender or receiver begins now."""
-        self._note_handled()
+        self._note_begin()
         self.counts[SOME] += 1
 
-    def _note_handled(self) -> None:
+    def _note_begin(self) -> None:
         """Tell what is handled as a collective begins, as in a ``finally``: nobody can ask while it does not return."""
+        self.cut_off = 0
         error = sys.exc_info()[1]
         if self._tell and id(error) != self._handled:
             self._handled = id(error)

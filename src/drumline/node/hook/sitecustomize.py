@@ -165,7 +165,7 @@ class _Notes:
             at, content = self._left or (monotonic(), "")
             noted = _loaded.get("collectives.py", {}).get("noted")
             if noted is not None:
-                content += ', "entered": %d, "world": %d' % (noted.counts[0], noted.ranks)
+                content += ', "entered": %d, "world": %d' % (noted.counts[0] + noted.cut_off, noted.ranks)
             self._write(at, content, _MOST_BYTES // 2)
         try:
             os.unlink("%s.%d.ask" % (self._path, os.getpid()))

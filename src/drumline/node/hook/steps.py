@@ -483,7 +483,9 @@ def _time_backward(steps: Steps, is_compiling: Callable[[], bool], collectives: 
             return own(*arguments, **named)
         began = steps.begin_backward(get_ident())
         try:
-            return own(*arguments, **named)
+            result = own(*arguments, **named)
+            collectives.cut_off = 0
+            return result
         except Exception:
             # DistributedDataParallel's all-reduce may have begun on this rank, and not on one that has left.
             if not steps.wants_collectives():

@@ -209,9 +209,6 @@ class Policy:
             # Its ranks were cut off, whatever the command makes of it.
             reason = f"{lost.reason}; the command ended with exit code 0 all the same"
             return self._stop_for(h.Finish(status.FAILED, lost.code, reason, node=lost.node))
-        terminated = self._ranks.judge_terminated()
-        if terminated:
-            return self._stop_for(terminated)
         reason, has_left = self._ranks.describe_completion()
         self._ending.end = h.Finish(status.COMPLETED, 0, reason)
         if has_left:

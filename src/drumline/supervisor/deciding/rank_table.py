@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -153,18 +152,6 @@ class RankTable:
         awaited = [member.label for member in self._members.values() if member.awaited]
         left = [member.label for member in self._left.values()]
         return exit_messages.describe_completion(awaited, left), bool(left)
-
-    def judge_terminated(self) -> Finish | None:
-        """Return the end of a job whose ranks all ended with 0, one of them since it was sent SIGTERM by others."""
-        stopped = [one for one in self._exited.values() if "terminated" in (one.evidence or {})]
-        if not stopped:
-            return None
-        first = min(stopped, key=missing_rank.find_failure_time)
-        reason = self.describe_failure(first)
-        if len(stopped) > 1:
-            labels = [self._members[one.rank].label for one in stopped if one is not first]
-            reason += f"; {name_several('rank', labels)} ended the same way"
-        return Finish(status.FAILED, 128 + signal.SIGTERM, reason, first.rank, first.node)
 
     def count_started(self) -> int:
         return len(self._started)

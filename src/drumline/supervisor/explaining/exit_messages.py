@@ -50,15 +50,13 @@ def describe_failure(label: str, exit_: RankExited) -> str:
     """Describe how a rank ended, without what came of it: ``rank 3 on node 1: exit code 1``."""
     if exit_.error:
         return f"{name_rank(label, exit_.node)} did not start: {exit_.error}"
-    if exit_.code == 0:
-        return f"{name_rank(label, exit_.node)} ended with exit code 0{describe_termination(exit_)}"
     return f"{name_rank(label, exit_.node)} failed: {describe_cause(exit_)}"
 
 
 def describe_termination(exit_: RankExited) -> str:
-    """Return `` after SIGTERM (sent from outside, not by drumline)`` for a rank that ended with 0; else nothing."""
+    """Return `` after SIGTERM (sent by rank 0)`` for a rank that ended with 0; else nothing."""
     evidence = exit_.evidence or {}
-    sender = evidence.get("sent_by") or _MEANINGS["SIGTERM"]
+    sender = evidence.get("sent_by") or "it is not known who sent it"
     return f" after SIGTERM ({sender})" if "terminated" in evidence else ""
 
 

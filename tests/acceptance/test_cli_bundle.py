@@ -49,3 +49,32 @@ def test_a_bundle_is_no_format_and_of_a_job_that_is_there(cli, tmp_path):
     assert (refused.rc, "--output: 'json' is a format" in refused.err) == (2, True)
     assert cli("job", "bundle", "nothing", "-o", tmp_path / "x.zip").rc == 3
     assert not (tmp_path / "x.zip").exists()
+
+
+def test_a_bundle_hides_declared_secrets_also_where_the_end_of_a_log_begins(cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORDS", "one-two-six")
+    monkeypatch.setenv("MY_PIN_KEY", "4711")
+    monkeypatch.setenv("USES_AUTH", "true")
+    command = "python -c 'import os; print(os.environ[\"WORDS\"] * 10000)'; echo pin 4711"
+    job = write_job(tmp_path, command, drumline={"secrets": ["WORDS"]}, **one_rank())
+    assert cli("job", "create", "-f", job, "-n", "quiet").rc == 0
+    assert cli("job", "wait", "quiet").rc == 0
+    path = tmp_path / "bug.zip"
+    assert cli("job", "bundle", "quiet", "--output", path).rc == 0
+    with zipfile.ZipFile(path) as bundle:
+        texts = {member: bundle.read(member).decode() for member in bundle.namelist()}
+    (log,) = [text for member, text in texts.items() if "user_logs" in member]
+    assert log.endswith("(hidden)(hidden)\npin (hidden)\n")
+    assert set(log.replace("pin", "")) <= set("(hidden)\n ")
+    for name in ("outcome", "plan", "doctor"):
+        json.loads(texts[f"quiet/{name}.json"])
+
+
+def test_a_bundle_overwrites_no_file(cli, tmp_path):
+    job = write_job(tmp_path, "true", **one_rank())
+    assert cli("job", "create", "-f", job, "-n", "short", "--stream").rc == 0
+    path = tmp_path / "mine.zip"
+    path.write_text("mine")
+    done = cli("job", "bundle", "short", "--output", path)
+    assert (done.rc, "exists, and is not overwritten" in done.err) == (2, True)
+    assert path.read_text() == "mine"

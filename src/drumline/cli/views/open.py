@@ -76,6 +76,8 @@ def bundle_job(arguments: Namespace) -> int:
         )
     name = get_name(arguments, "job", "bundling")
     path = arguments.output or f"{name}-bundle.zip"
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists, and is not overwritten", "--output FILE names another one")
     sys.stdout.write(clean(write_bundle(name, path, __version__)))
     told = f"written to {path}; names, paths and commands are in it: look before you send it"
     print(clean(told), file=sys.stderr)

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract import events as e
+from drumline.contract import secrets
 from drumline.contract.errors import DAMAGED, DrumlineError
 from drumline.contract.folder import write_whole
 from drumline.contract.hiding import HIDDEN, hide_in, hide_in_job, hide_in_text, is_secret
@@ -32,8 +33,11 @@ _MOST_LOGS = 200
 _LOG_BYTES = 64 << 10
 """Of the end of each log."""
 
-_SHORTEST_SECRET = 8
+_SHORTEST_SECRET = 4
 """A shorter value may be in any text by chance."""
+
+_NO_SECRETS = ("true", "false", "none", "null")
+"""Values that JSON would miss."""
 
 
 def write_bundle(name: str, path: str, version: str) -> str:
@@ -45,7 +49,7 @@ def write_bundle(name: str, path: str, version: str) -> str:
     Raises NotFoundError, OSError.
     """
     folder = folder_of(name)
-    secrets = _list_values(folder)
+    values = _list_values(folder)
     texts = {"versions.json": _dump([version, platform.python_version(), platform.platform()])}
     listed = "versions.json: Drumline, Python and the system\n"
     for member, (what, read) in _MEMBERS.items():
@@ -57,28 +61,34 @@ def write_bundle(name: str, path: str, version: str) -> str:
         listed += f"{member}: {what}\n"
     for log in islice(_list_logs(name), _MOST_LOGS):
         with suppress(DrumlineError, OSError):
-            texts[f"logs/{log}"] = _read_end(name, log)
+            texts[f"logs/{log}"] = _read_end(name, log, values)
             listed += f"logs/{log}: its end\n"
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as bundle:
         for member, text in {"CONTENTS.txt": listed, **texts}.items():
-            for value in secrets:
-                text = text.replace(value, HIDDEN).replace(json.dumps(value)[1:-1], HIDDEN)  # noqa: PLW2901
-            bundle.writestr(f"{name}/{member}", text.encode("utf-8", "replace"))
+            bundle.writestr(f"{name}/{member}", _hide_values(text, values).encode("utf-8", "replace"))
     write_whole(path, content.getvalue())
     return listed
 
 
 def _list_values(folder: RunFolder) -> list[str]:
-    """Return the values of variables with the name of a secret, of the job and of this shell; the longest first."""
-    found: set[str] = set()
+    """Return the values of the job's and this shell's secrets, by name or declared as such; the longest first."""
+    declared = [read_spec(folder), folder.read_json(folder.graph)]
+    found = {os.environ.get(name, "") for name in secrets.list_names(declared)}
 
     def note(variables: dict[str, Any]) -> None:
         found.update(str(value) for name, value in variables.items() if is_secret(name))
 
-    known = [folder.read_json(folder.plan), read_spec(folder), dict(os.environ)]
+    known = [folder.read_json(folder.plan), *declared, dict(os.environ)]
     json.loads(json.dumps(known, default=str), object_hook=note)
-    return sorted((value for value in found if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
+    found = {value for value in found if len(value) >= _SHORTEST_SECRET and value.lower() not in _NO_SECRETS}
+    return sorted(found, key=len, reverse=True)
+
+
+def _hide_values(text: str, values: list[str]) -> str:
+    for value in values:
+        text = text.replace(value, HIDDEN).replace(json.dumps(value)[1:-1], HIDDEN)
+    return text
 
 
 def _list_logs(name: str, path: str = "") -> Iterator[str]:
@@ -90,10 +100,13 @@ def _list_logs(name: str, path: str = "") -> Iterator[str]:
             yield inside
 
 
-def _read_end(name: str, log: str) -> str:
+def _read_end(name: str, log: str, values: list[str]) -> str:
+    """Read the end of a log. What was read before it is dropped at last: the first secret there may be half of one."""
     with job_files.open_file(name, "logs", log) as descriptor:
-        size = os.fstat(descriptor).st_size
-        return hide_in_text(decode(os.pread(descriptor, _LOG_BYTES, max(0, size - _LOG_BYTES))))
+        begin = max(0, os.fstat(descriptor).st_size - _LOG_BYTES - secrets.MOST_BYTES)
+        text = decode(os.pread(descriptor, _LOG_BYTES + secrets.MOST_BYTES, begin))
+    hidden = _hide_values(hide_in_text(text), values)
+    return hidden[secrets.MOST_BYTES :] if begin else hidden
 
 
 def _dump(value: Any) -> str:

@@ -48,6 +48,7 @@ def test_a_job_runs_again_from_what_was_stored(cli, tmp_path):
     assert "then 0.2 7" in streamed.out
     shown = json.loads(cli("job", "show", "-").out)
     assert (shown["name"], shown["display_name"]) == ("second", "second")
+    assert '"0.2"' not in cli("job", "diff", "first", "second", "--output", "json").out
     assert shown["properties"] == {"drumline.rerun_of": "first"}
 
     done = cli("job", "rerun", "-n", "first", "--code", "now", "--query", "name", "-o", "tsv")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import pytest
@@ -303,6 +304,28 @@ def test_overrides_are_applied_before_anything_is_checked(folder):
     assert (job.resources.instance_count, job.inputs.epochs) == (4, 9)
     assert job.environment_variables == {"A": "b"}
     assert job.resources.docker_args == ["--privileged", "-v"]
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "value"),
+    [
+        (0.1, "0.01", 0.01),
+        (0.1, "1e-3", 0.001),
+        (0.1, "1", 1),
+        (3, "5", 5),
+        (3, "0.5", 0.5),
+        (3, "many", "many"),
+        (3, "nan", "nan"),
+        (3, "1_000", "1_000"),
+        (True, "false", False),
+        (True, "1", "1"),
+        ("3", "5", "5"),
+    ],
+)
+def test_an_override_of_an_input_that_is_a_number_is_one_too(folder, before, text, value):
+    path = write(folder, json.dumps({"command": "echo ${{inputs.x}}", "inputs": {"x": before}}))
+    got = load_job(path, params_override=[{"inputs.x": text}]).inputs["x"]
+    assert (type(got), got) == (type(value), value)
 
 
 @pytest.mark.parametrize(

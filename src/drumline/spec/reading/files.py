@@ -93,6 +93,7 @@ def _yaml_inside(folder: str) -> str:
 
 
 _INDEX = r"\[(\d+)\]"
+_NUMBER = r"[+-]?([0-9]{1,30}(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,2})?"
 
 
 def apply_overrides(root: Mapping, overrides: list[dict[str, Any]]) -> None:
@@ -127,10 +128,21 @@ def _set(root: Mapping, path: str, value: Any) -> None:
         index = _index(node, last, path)
         node.items[index : index + 1] = [wrap(value)]
     elif isinstance(node, Mapping):
-        key, _ = node.entries.get(last, (Scalar(last, last), None))
-        new = wrap(value)
+        key, before = node.entries.get(last, (Scalar(last, last), None))
+        new = wrap(_read_like(before, value) if "inputs" in steps else value)
         new.key = key
         node.entries[last] = (key, new)
+
+
+def _read_like(before: Node | None, value: Any) -> Any:
+    """Return a text as the number or the truth value that it is, if it replaces one."""
+    if not isinstance(before, Scalar) or not isinstance(value, str):
+        return value
+    if isinstance(before.value, bool):
+        return {"true": True, "false": False}.get(value.lower(), value)
+    if not isinstance(before.value, (int, float)) or not re.fullmatch(_NUMBER, value):
+        return value
+    return int(value) if re.fullmatch(r"[+-]?[0-9]+", value) else float(value)
 
 
 def _step(node: Node, step: str, path: str) -> Node:

@@ -252,6 +252,13 @@ def test_a_name_that_nobody_attached_is_refused_once_something_is(gpu):
         computes.resolve("azureml:cpu-cluster")
 
 
+def test_another_number_makes_another_name():
+    computes.attach(LocalCompute(name="node1"))
+    assert computes.resolve("azureml:node12") is None
+    computes.attach(LocalCompute(name="node21"))
+    assert computes.resolve("azureml:node12") is None
+
+
 def test_a_local_compute_is_told_from_none():
     computes.attach(LocalCompute(name="cpu-cluster"))
     assert computes.resolve("azureml:cpu-cluster").type == "local"

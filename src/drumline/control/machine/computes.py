@@ -311,24 +311,27 @@ def resolve(text: str | None) -> Compute | None:
             return True  # It may be: its file is damaged.
 
     hint = _alike(name)
-    # A letter too many or too few is a slip; another letter may make another name, as of cpu-cluster.
-    is_slip = any(sorted(name) == sorted(other) or _lacks_letter(name, other) for other in known)
-    if not is_slip and not any(map(is_elsewhere, known)):
+    if not any(_is_slip(name, other) for other in known) and not any(map(is_elsewhere, known)):
         return None
     if hint.startswith("drumline"):
         hint += f"; drumline compute attach --type local --name {name} makes it this machine"
     raise PlanError(f"compute: there is no compute {name!r}", hint, path="compute")
 
 
-def _lacks_letter(one: str, other: str) -> bool:
+def _is_slip(one: str, other: str) -> bool:
     """
-    Return whether a letter of the longer name makes the difference.
+    Return whether one name is probably the other, mistyped: letters in another order, or one too many or too few.
 
-    >>> _lacks_letter("labb", "lab"), _lacks_letter("gpu-cluster", "cpu-cluster")
-    (True, False)
+    Another letter or digit may make another name.
+
+    >>> _is_slip("labb", "lab"), _is_slip("gpu-cluster", "cpu-cluster"), _is_slip("node1", "node12")
+    (True, False, False)
     """
+    if re.sub(r"\D", "", one) != re.sub(r"\D", "", other):
+        return False
     short, long = sorted((one, other), key=len)
-    return any(long[:place] + long[place + 1 :] == short for place in range(len(long)))
+    lacks_one = any(long[:place] + long[place + 1 :] == short for place in range(len(long)))
+    return lacks_one or sorted(one) == sorted(other)
 
 
 def name_of(text: str | None) -> str:

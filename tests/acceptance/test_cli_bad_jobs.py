@@ -181,8 +181,33 @@ def test_a_line_in_quotes_is_no_program(cli):
     assert "drumline run ... -- python train.py" in done.err
 
 
-def test_a_python_of_another_name_is_what_python_means(cli, tmp_path):
+def test_a_program_of_another_machine_may_have_a_blank_in_its_name(cli):
+    assert cli("compute", "attach", "--type", "local", "--name", "lab").rc == 0
+    done = cli("run", "--compute", "lab", "--", "/opt/my tools/train")
+    assert "could not start '/opt/my tools/train'" in done.err
+
+
+@pytest.mark.parametrize(
+    "words", [["job.yml"], ["-f", "job.yml"], ["--file=job.yml"], ["--set", "inputs.lr=1", "--", "ls"]]
+)
+def test_a_job_file_is_run_by_another_verb(cli, words):
+    done = cli("run", *words)
+    assert (done.rc, "drumline job create -f " in done.err) == (2, True), done.err
+
+
+def test_lint_takes_a_file_with_and_without_its_option(cli, tmp_path):
+    job = write_job(tmp_path, "ls")
+    assert cli("lint", job).out == cli("lint", "-f", job, job).out == "nothing found\n"
+    for words in ([], ["-f", job, "other.yml"]):
+        done = cli("lint", *words)
+        assert (done.rc, "file" in done.err, "hint: " in done.err) == (2, True, True), done.err
+
+
+@pytest.mark.parametrize("has_other", [False, True])
+def test_a_python_of_another_name_is_what_python_means(cli, tmp_path, has_other):
     (tmp_path / "python3").symlink_to(sys.executable)
+    if has_other:
+        (tmp_path / "python").symlink_to("/bin/false")
     done = cli(
         "run", "--python", tmp_path / "python3", "--", "python", "-c", "import sys; print(sys.executable)"
     )

@@ -327,8 +327,8 @@ def confirm(question: str, hint: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def add_file(parser: argparse.ArgumentParser, noun: str = "job") -> None:
-    parser.add_argument("-f", "--file", required=True, help=f"the {noun} file; - for standard input")
+def add_file(parser: argparse.ArgumentParser, noun: str = "job", *, required: bool = True) -> None:
+    parser.add_argument("-f", "--file", required=required, help=f"the {noun} file; - for standard input")
     add_set(parser, "resources.instance_count=4")
 
 

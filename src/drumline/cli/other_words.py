@@ -84,6 +84,8 @@ _TEXTS = {
     **{("compute", word): _MACHINES_EXIST for word in ("start", "stop", "restart", "resize", "run", "kill")},
     ("run", "--gpus"): "each process gets a GPU of its own, as long as there are some: --procs 2;"
     " CUDA_VISIBLE_DEVICES chooses among them",
+    ("run", "--set"): "a job file has inputs and fields: drumline job create -f FILE --set inputs.lr=0.01",
+    **{("run", word): "drumline job create -f FILE runs a job file" for word in ("-f", "--file")},
 }
 
 

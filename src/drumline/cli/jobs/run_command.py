@@ -67,7 +67,7 @@ def _run(arguments: Namespace, program: list[str], standby: Standby | None) -> i
         folder = os.getcwd()
     except FileNotFoundError as error:
         raise UsageError("the current folder no longer exists", "cd to an existing folder") from error
-    _check_program(program[0])
+    _check_program(program[0], is_here=arguments.compute is None)
     program = _name_python(program, arguments.python)
     if arguments.compute is None:
         standby = standby or Standby()
@@ -119,14 +119,17 @@ def _run(arguments: Namespace, program: list[str], standby: Standby | None) -> i
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _check_program(program: str) -> None:
-    """Refuse a script without its interpreter, which torchrun takes, and a line in quotes, which ssh does."""
-    if " " not in program and not program.endswith(".py"):
+def _check_program(program: str, *, is_here: bool) -> None:
+    """Refuse a script without its interpreter, which torchrun takes, a line in quotes (ssh does), and a job file."""
+    if " " not in program and not program.endswith((".py", ".yml", ".yaml")):
         return
     import shlex
     import shutil
 
-    if " " in program and not os.path.exists(program) and shutil.which(program) is None:
+    if program.endswith((".yml", ".yaml")) and shutil.which(program) is None:
+        hint = f"drumline job create -f {shlex.quote(program)} runs a job file"
+        raise UsageError(f"{program!r} is not a program", hint)
+    if is_here and " " in program and not os.path.exists(program) and shutil.which(program) is None:
         hint = f"without the quotes: drumline run ... -- {program}; a line of the shell: bash -c {shlex.quote(program)}"
         raise UsageError(f"there is no program {program!r}", hint)
     if (
@@ -141,14 +144,17 @@ def _check_program(program: str) -> None:
 
 
 def _name_python(program: list[str], named: str | None) -> list[str]:
-    """Return the program with the Python that ``--python`` names, where its folder has it under another name alone."""
+    """Return the program with the Python that ``--python`` names, unless ``python`` of its folder is the same file."""
     if named is None or program[0] != "python":
         return program
     from drumline.control.environments import environment_builds
 
     python = environment_builds.find_named(named)
-    is_beside = os.path.exists(os.path.join(os.path.dirname(python), "python"))
-    return program if is_beside else [python, *program[1:]]
+    try:
+        is_same = os.path.samefile(os.path.join(os.path.dirname(python), "python"), python)
+    except OSError:
+        is_same = False
+    return program if is_same else [python, *program[1:]]
 
 
 def _parse_seconds(text: str) -> float:

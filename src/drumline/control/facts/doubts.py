@@ -59,7 +59,7 @@ def _list_doubts(folder: RunFolder, outcome: Outcome, plan: Plan) -> Iterator[tu
     took_s = max((rank.ended or math.inf) - (rank.started or 0.0) for rank in outcome.ranks.values())
     has_tracked = _has_tracked(plan)
     if took_s >= _SHORT_S or has_tracked:
-        yield from _list_lost_metrics(folder)
+        yield from _list_lost_metrics(folder, outcome)
     elif _is_to_train(plan) and not _has_written(folder, outcome, plan):
         who = "the rank" if len(plan.ranks) == 1 else f"all {len(plan.ranks)} ranks"
         yield "nothing", f"{who} ended within {format_seconds(took_s)}, without a line of log or an output"
@@ -203,11 +203,11 @@ def _has_tracked(plan: Plan) -> bool:
     return is_server(plan.user_env.get("MLFLOW_TRACKING_URI", "")) or any(map(_has_files, places))
 
 
-def _list_lost_metrics(folder: RunFolder) -> Iterator[tuple[str, str]]:
+def _list_lost_metrics(folder: RunFolder, outcome: Outcome) -> Iterator[tuple[str, str]]:
     """Yield a sentence about metrics that ended as no finite number, of those that are in files."""
     from drumline.control.facts.metrics import read_event_points, read_latest
 
-    latest: dict[str, float | str] = dict(read_latest(folder, in_files=True)[0])
+    latest: dict[str, float | str] = dict(read_latest(folder, in_files=True, outcome=outcome)[0])
     for name, points in read_event_points(folder, _EVENTS_S).items():
         latest.setdefault(name, points[-1].value)
     lost = [

@@ -30,6 +30,7 @@ from drumline.tracking.runs import ChildRuns
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from drumline.contract.outcome import Outcome
     from drumline.contract.plan import Plan, RankTask
     from drumline.tracking import event_files
     from drumline.tracking.metrics import Point
@@ -230,12 +231,14 @@ def read_own_series(folder: RunFolder, name: str, limit_s: float) -> Series:
     return series
 
 
-def read_latest(folder: RunFolder, *, in_files: bool = False) -> tuple[dict[str, float | str], int]:
+def read_latest(
+    folder: RunFolder, *, in_files: bool = False, outcome: Outcome | None = None
+) -> tuple[dict[str, float | str], int]:
     """
     Return the newest value of each metric, at most MOST_SHOWN, and how many more there are. Blocks for up to 2 s.
 
     Numbers that JSON does not have are their names. Of a pipeline or sweep there is none. ``in_files``: those of
-    MLflow's file store alone, which takes a millisecond.
+    MLflow's file store alone, which takes a millisecond. ``outcome``: of the job, if it is known.
     """
     plan = find_plan(folder)
     if plan is None:
@@ -244,7 +247,7 @@ def read_latest(folder: RunFolder, *, in_files: bool = False) -> tuple[dict[str,
     found: dict[str, float] = {}
     left_out = 0
     if where.run_dir:
-        found, left_out = _latest_in_files(folder, where.run_dir)
+        found, left_out = _latest_in_files(where.run_dir, outcome or fold_events(folder))
     elif where.server and not in_files:
         _ask_server(where, plan, lambda server: _add_latest(server, where.run_id, found), _SHOW_S)
         found = dict(found)  # Whoever asks may still be at it.
@@ -287,8 +290,8 @@ def draw_course(series: Series, width: int, *, in_blocks: bool) -> str:
     return "".join(" " if place is None else marks[round(place)] for place in places)
 
 
-def _latest_in_files(folder: RunFolder, run_dir: str) -> tuple[dict[str, float], int]:
-    children = ChildRuns(run_dir, fold_events(folder).created or 0.0)
+def _latest_in_files(run_dir: str, outcome: Outcome) -> tuple[dict[str, float], int]:
+    children = ChildRuns(run_dir, outcome.created or 0.0)
     children.look()
     places: dict[str, str] = {}
     is_cut = False

@@ -91,7 +91,7 @@ _SUBJECTS = (
     ),
     (
         ("schedule", "trigger", "recurrence", "timezone"),
-        "Drumline has no schedules; let cron call `drumline job create`",
+        "Drumline runs nothing by the clock; let cron call `drumline job create`",
     ),
     (
         ("monitor", "drift", "signal", "quality", "threshold"),
@@ -321,6 +321,14 @@ def install() -> None:
 
 
 def load_ipython_extension(shell: object) -> None:
-    """Do so for ``%load_ext drumline.azure``, and for the programs of its cells."""
+    """
+    Do so for ``%load_ext drumline.azure``, and for the programs of its cells.
+
+    Raises UsageError where Azure's own package is there already: objects of both cannot be in one job.
+    """
+    loaded = sys.modules.get("azure.ai.ml")
+    if loaded is not None and not isinstance(getattr(loaded.__spec__, "loader", None), _NamesLoader):
+        error = import_module("drumline.contract.errors").UsageError
+        raise error("azure.ai.ml was imported before", "restart the kernel, and load the extension first")
     install()
     os.environ.update(import_module("drumline.cli.azure").list_switches())

@@ -379,3 +379,14 @@ def test_az_answers_what_scripts_ask(place):
     assert run_python(place, "-c", program, line, PATH=path) == f"real: {line[3:]}\n"
     az.write_text("#!/bin/sh\necho 'Please run az login' >&2; exit 1\n")
     assert run_python(place, "-c", program, line, PATH=path) == "Bearer\n"
+
+
+def test_the_extension_comes_before_azures_own_package(tmp_path):
+    (tmp_path / "azure/ai/ml").mkdir(parents=True)
+    (tmp_path / "azure/ai/ml/__init__.py").write_text("")
+    program = "import azure.ai.ml\nfrom drumline.azure import load_ipython_extension as load\nload(None)\n"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "azure.ai.ml was imported before" in done.stderr, done.stderr
+    assert "restart the kernel" in done.stderr

@@ -199,8 +199,19 @@ def test_a_schedule_is_kept_and_submits_its_job_when_it_is_triggered(azure, drum
     )
     assert (made.status, made.json["properties"]["provisioningState"]) == (201, "Succeeded"), made.body
     assert "nothing by the clock" in made.json["properties"]["properties"]["drumline.warning"]
+    other = {**job, "codeId": f"{SCOPE}/codes/c0de/versions/2"}
+    shutil.copytree(uploads / "c0de.1", uploads / "c0de.2")
+    for definition in (other, job):
+        again = {
+            "properties": {
+                "trigger": cron,
+                "action": {"actionType": "CreateJob", "jobDefinition": definition},
+            }
+        }
+        assert azure.of("/schedules/nightly", "PUT", again).status == 200
     (record,) = (uploads.parent / "assets" / "schedule").rglob("*.yml")
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    assert "c0de/2" not in record.read_text()
     # What was uploaded goes after a month; the schedule has a snapshot of it.
     shutil.rmtree(uploads)
     done = azure.of("/schedules/nightly/trigger", "POST", {"scheduleTime": "2026-01-01T00:00:00Z"})
@@ -254,6 +265,8 @@ def test_a_workspace_that_is_there_is_changed_and_deleted(azure, drumline_home):
         answer = azure.of("/", method, body)
         assert (answer.status, words in answer.body.decode()) == (status, True), answer.body
     assert not (drumline_home / "workspaces" / "team").exists()
+    # A placeholder is no name of the server's own workspace.
+    assert azure.ask(SCOPE.replace("/team", "/%3CWORKSPACE_NAME%3E"), "DELETE").status in (400, 404)
 
 
 def test_a_version_that_is_part_of_a_path_is_refused(azure):

@@ -119,7 +119,7 @@ def _call(offered: dict[str, _Tool], name: str, arguments: dict[str, Any]) -> tu
         answer = tool.function(**arguments)
         return json.dumps(_to_safe(describe_record(answer)), ensure_ascii=False, default=str), False
     except Exception as error:  # noqa: BLE001 - the one place where any error becomes an answer
-        return hide_in_text("\n".join(explain(error))), True
+        return hide_in_text("\n".join(_explain(error))), True
 
 
 def _to_safe(value: Any) -> Any:
@@ -172,9 +172,16 @@ def _read_logs(
     }
 
 
+def _explain(error: Exception) -> list[str]:
+    """Return the lines of an error without those of the file, which may be any."""
+    for problem in getattr(error, "problems", ()):
+        problem.source_line = ""
+    return explain(error)
+
+
 def _lint(file: str, set: dict[str, Any] | None = None) -> dict[str, Any]:
     found, refusal = driven.lint(file, lambda: _load(file, set))
-    refused = {"refused": "\n".join(explain(refusal))} if refusal else {}
+    refused = {"refused": "\n".join(_explain(refusal))} if refusal else {}
     return {"found": [trap.describe() for trap in found], **refused}
 
 

@@ -9,7 +9,7 @@ from drumline.contract.folder import home
 from drumline.control.assets import schedules
 from drumline.control.jobs import lookup
 from drumline.control.readable import readable
-from drumline.control.submission import driven
+from drumline.control.submission import driven, run_folder
 from drumline.control.submission.rerun import prepare_rerun
 from drumline.control.submission.submit import submit
 from drumline.rest import job_bodies
@@ -34,32 +34,33 @@ def put_schedule(call: Call) -> Reply:
     before = schedules.get(name) if name in schedules.names() else {}
     record = {"properties": {"isEnabled": True, **properties, "properties": kept}}
     record["code"] = dict(before.get("code") or {})
-    job, source = _read_job(record)
-    if source:
-        lookup.folder_of(source)
-    else:
-        driven.warnings_of(job)
-    schedules.put(name, record)
+    with run_folder.hold_removal_lock(home()):
+        job, source = _read_job(record)
+        if source:
+            lookup.folder_of(source)
+        else:
+            driven.warnings_of(job)
+        schedules.put(name, record)
     warn(f"schedule {name} is stored; {_TEXT}")
     return Reply(show_schedule(call), 200 if before else 201)
 
 
 def _read_job(record: dict[str, Any]) -> tuple[Any, str]:
-    """Return the job of a schedule, or the name of one to run again; adds to the record the code that it lacks."""
+    """Return the job of a schedule, or the name of one to run again; keeps in the record the code that it names."""
     action = check_mapping(record["properties"].get("action"), "properties.action")
     if action.get("actionType") != _ACTION:
         raise SpecError(f"the action of a schedule must be {_ACTION}; got {action.get('actionType')!r}")
     definition = check_mapping(action.get("jobDefinition"), "properties.action.jobDefinition")
     if "sourceJobId" in definition and not definition.keys() & {"jobs", "command", "trial"}:
         return None, check_text(definition["sourceJobId"], "sourceJobId").rstrip("/").rpartition("/")[2]
-    code = record["code"]
+    before, code = record["code"], {}
 
     def find(name: str, version: str) -> str:
         key = f"{name}/{version}"
-        if key not in code:
-            code[key] = take_snapshot(find_code(name, version), home()).digest
+        code[key] = before.get(key) or take_snapshot(find_code(name, version), home()).digest
         return snapshot_path(home(), code[key])
 
+    record["code"] = code
     values = job_bodies.read_job("", {"properties": definition}, find)
     del values["name"]
     return load_job_values(values, home()), ""

@@ -92,6 +92,7 @@ WRITES = {
         "stacks",
         "exec",
         "rerun",
+        "bundle",
     },
     "compute": {"attach", "create", "update", "detach", "delete"},
     "data": {"create", "update", "archive", "restore", "mount", "import", "share"},

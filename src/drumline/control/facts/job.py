@@ -19,6 +19,7 @@ from drumline.contract.errors import DAMAGED, DamagedError
 from drumline.contract.folder import RunFolder, load_plain
 from drumline.contract.hiding import hide_in, hide_in_job
 from drumline.contract.record import NamedTuple
+from drumline.control.answer_cache import KeptAnswers, stamp_files
 from drumline.control.facts import description
 from drumline.control.facts.doubts import list_warnings
 from drumline.control.facts.jobs import KnownJobs, compute_of, describe_row, main_metric
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from drumline.tracking.metrics import Point, Series
 
 _LAST_LINES = 10
+_MOST_WARNING_BYTES = 1 << 20
+_warnings = KeptAnswers(_MOST_WARNING_BYTES)
+"""Of jobs whose events have not changed."""
 _MOST_METRICS = 8
 _METRICS_LIMIT_S = 2.0
 _MOST_FILES = 5000
@@ -165,7 +169,11 @@ class JobFacts:
     @cached_property
     def warnings(self) -> list[str]:
         """What is likely wrong with the job, and the experiments of an autotuner that failed."""
-        warned = [warning.text for warning in list_warnings(self.folder, self.outcome)]
+
+        def make() -> tuple[list[str], float | None]:
+            return [warning.text for warning in list_warnings(self.folder, self.outcome)], None
+
+        warned = _warnings.get_or_make(self.folder.path, stamp_files([self.folder.events]), make)
         return warned + self.outcome.list_failed_experiments()
 
     @property

@@ -149,11 +149,9 @@ class _TagPoints:
             self.points.append(point)
         self._count += 1
         if len(self.points) > MOST_POINTS:
-            last = self.points[-1]
+            last = self.points.pop()
             self._stride *= 2
-            self.points = self.points[::2]
-            if (self._count - 1) % self._stride:
-                self.points.append(last)
+            self.points = [*self.points[::2], last]
 
 
 class _EventFile:

@@ -4,6 +4,7 @@ import math
 import os
 import struct
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -139,6 +140,15 @@ def test_links_and_pipes_are_passed_by(tmp_path):
     (inside / "events.out.tfevents.1.link").symlink_to(path)
     os.mkfifo(inside / "events.out.tfevents.2.pipe")
     assert read_scalars(str(inside)) == {}
+
+
+@pytest.mark.parametrize("count", [4097, 8192, 8193, 16_385])
+def test_no_point_is_there_twice_where_points_are_left_out(tmp_path, count):
+    write(tmp_path / "run", count)
+    steps = [point.step for point in read_scalars(str(tmp_path), limit_s=60)["run/loss"]]
+    assert steps == sorted(set(steps))
+    assert steps[-1] == count - 1
+    assert len({after - before for before, after in pairwise(steps[:-1])}) == 1
 
 
 def test_a_long_history_takes_bounded_time_and_keeps_its_end(tmp_path):

@@ -128,7 +128,7 @@ _SUBJECTS = (
         "Drumline starts and stops no machines; it uses those that you have: drumline compute attach --help",
     ),
     (
-        ("adla", "aks", "batchcompute", "databricks", "datafactory", "hdinsight", "kusto", "remotecompute"),
+        ("-adla", "-aks-", "batchcompute", "databrick", "datafactory", "hdinsight", "kusto", "remotecompute"),
         "Drumline has no services of Azure's as computes; run the program as a step",
     ),
     (
@@ -152,7 +152,8 @@ _SUBJECTS = (
 
 def explain_lack(name: str) -> str:
     """Return why Drumline lacks a class, function or command of Azure's; empty for what has no reason of its own."""
-    plain = name.lower().replace("_", "").replace("-", "")
+    apart = "".join(f"-{sign}" if sign.isupper() else sign for sign in name).lower().replace("_", "-")
+    plain = f"{apart.replace('-', '')} -{apart.replace('.', '-')}-"
     return next((text for words, text in _SUBJECTS if any(word in plain for word in words)), "")
 
 

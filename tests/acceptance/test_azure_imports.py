@@ -11,6 +11,8 @@ import guides
 import pytest
 from interpreters import oldest_and_this
 
+from drumline.azure import explain_lack
+
 TRAIN = "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], 'lr', os.sys.argv[1])"
 V2 = """
 from azure.ai.ml import Input, MLClient, command, dsl
@@ -178,6 +180,20 @@ for use in (
     except AttributeError as error:
         print(error)
 """
+
+
+def test_a_service_is_named_by_a_whole_word():
+    named = (
+        "AksCompute",
+        "attach_adla",
+        "azureml.core.compute.aks",
+        "aks",
+        "load_language",
+        "Breaks",
+        "breaks",
+    )
+    lacks = [explain_lack(name).startswith("Drumline has no services of Azure's") for name in named]
+    assert lacks == [True] * 4 + [False] * 3
 
 
 def test_names_that_public_scripts_import_can_be_imported(place):

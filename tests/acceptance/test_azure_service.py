@@ -303,6 +303,26 @@ def test_an_environment_of_an_image_is_sent_again_to_the_next_server(drumline_ho
             assert made.status == (400 if ".." in inside else 201), made.body
 
 
+def test_the_context_of_an_image_is_a_folder_that_was_uploaded_and_is_kept(azure, drumline_home):
+    team = drumline_home / "workspaces" / "team"
+    (team / "uploads" / "c0de.1").mkdir(parents=True)
+    (team / "uploads" / "c0de.1" / "Dockerfile").write_text("FROM ubuntu")
+    (team / "datastores" / "workspaceblobstore").mkdir(parents=True)
+
+    def put(uri, version="1"):
+        body = {
+            "properties": {"build": {"contextUri": f"{azure.address}/{uri}", "dockerfilePath": "Dockerfile"}}
+        }
+        return azure.of(f"/environments/image/versions/{version}", "PUT", body)
+
+    for uri in ("d18-workspaceblobstore-team//etc", "d18-workspaceblobstore-team/a%00", "nothing/a", ""):
+        assert put(uri).status == 400, uri
+    kept = put("c6-c0de.1-team").json["properties"]["build"]["contextUri"]
+    shutil.rmtree(team / "uploads")
+    assert f"{team}/snapshots/" in kept
+    assert (Path(kept) / "Dockerfile").read_text() == "FROM ubuntu"
+
+
 def test_a_server_that_is_killed_leaves_no_half_job_and_its_shell_goes_on(drumline_home):
     with run_service() as first:
         port = int(first.address.rpartition(":")[2])

@@ -101,17 +101,23 @@ def test_data_that_is_a_parameter_and_a_file_of_a_datastore(ws, tmp_path):
     (tmp_path / "data" / "numbers.txt").write_text("8")
     store.upload_files(["data/numbers.txt"], target_path="two")
     path = PipelineParameter("path", DataPath(datastore=store, path_on_datastore="one/numbers.txt"))
-    given = PipelineParameter("given", Dataset.File.from_files(store.path("one/numbers.txt")))
+    sets = [Dataset.File.from_files(store.path(f"{name}/numbers.txt")) for name in ("one", "two")]
+    given, late = PipelineParameter("given", sets[0]), PipelineParameter("late", sets[0])
     steps = [
         PythonScriptStep("show.py", "path", [(path, DataPathComputeBinding())], source_directory="src"),
         PythonScriptStep(
             "show.py", "set", [DatasetConsumptionConfig("set", given, "mount")], source_directory="src"
         ),
+        PythonScriptStep(
+            "show.py", "got", [DatasetConsumptionConfig("got", late).as_download()], source_directory="src"
+        ),
     ]
-    other = {"path": DataPath(datastore=store, path_on_datastore="two/numbers.txt")}
+    other = {"path": DataPath(datastore=store, path_on_datastore="two/numbers.txt"), "late": sets[1]}
     run = Pipeline(ws, steps).submit("e", pipeline_parameters=other)
     run.wait_for_completion()
-    assert [text_of(*run.find_step_run(name)) for name in ("path", "set")] == ["8\n", "7\n"]
+    assert [text_of(*run.find_step_run(name)) for name in ("path", "set", "got")] == ["8\n", "7\n", "8\n"]
+    (got,) = run.find_step_run("got")
+    assert ws._client.jobs.get(got.id).inputs["got"].mode == "download"
 
 
 def test_a_datastore_of_azures_is_registered_and_other_kinds_are_refused(ws):

@@ -187,7 +187,12 @@ class PythonScriptStep:
         self.source_directory = source_directory
         self.allow_reuse = allow_reuse
         self._after: list[PythonScriptStep] = []
-        for one in (*self.outputs, *filter(_is_output_config, self.arguments)):
+        for one in _written_by(self):
+            if not isinstance(one, PipelineData) and not _is_output_config(one):
+                raise SpecError(
+                    f"outputs of step {self.name!r} cannot have a {type(one).__name__}",
+                    "give PipelineData(name) or OutputFileDatasetConfig(name)",
+                )
             one._producer = self
         self._warnings = [
             f"{key}: not used" for key, value in kwargs.items() if value not in (None, False, [], {})
@@ -292,7 +297,7 @@ class _StepWords(Words):
 
     def __init__(self, step: PythonScriptStep, names: dict[int, str], writers: dict[int, str]) -> None:
         super().__init__()
-        self._own = {id(one) for one in (*step.outputs, *filter(_is_output_config, step.arguments))}
+        self._own = set(map(id, _written_by(step)))
         self._node = names[id(step)]
         self._writers = writers
         self.parameters: dict[str, Any] = {}
@@ -324,9 +329,17 @@ class _StepWords(Words):
     def parameter(self, given: PipelineParameter, name: str = "", mode: str = "") -> str:
         """Return the word for it. ``name``: of the step's input; ``mode``: of data."""
         name = identifier(name or given.name)
-        self.inputs[name] = self.add_parameter(given)  # type: ignore[assignment]
+        bound: Any = self.add_parameter(given)
+        data = self.parameters[identifier(given.name)]
+        if mode and not isinstance(data, Input):
+            raise SpecError(
+                f"the pipeline's parameter {given.name!r} is no data, and has no mode",
+                f"PipelineParameter({given.name!r}, default_value=DataPath(datastore, path))",
+            )
         if mode == "download":
-            self.parameters[identifier(given.name)].mode = mode
+            bound = Input(type=data.type, path=bound, mode=mode)
+        if mode == "download" or name not in self.inputs:
+            self.inputs[name] = bound
         return f"${{{{inputs.{name}}}}}"
 
     def add_parameter(self, given: PipelineParameter) -> str:
@@ -351,7 +364,7 @@ def to_pipeline(
     names = _names(listed)
     writers: dict[int, str] = {}
     for step in listed:
-        for one in (*step.outputs, *filter(_is_output_config, step.arguments)):
+        for one in _written_by(step):
             if id(one) not in writers and not _name_of(one):
                 one._output_name = f"output_{len(writers)}"
             writers[id(one)] = names[id(step)]
@@ -425,6 +438,7 @@ def _closure(steps: Iterable[Any]) -> list[PythonScriptStep]:
     """List the steps given, and those whose data they read or that are to run before them, each once."""
     found: dict[int, PythonScriptStep] = {}
     left = list(flat(steps))
+    written = {id(one) for step in left for one in _written_by(step)}
     while left:
         step = left.pop(0)
         if id(step) not in found:
@@ -432,7 +446,9 @@ def _closure(steps: Iterable[Any]) -> list[PythonScriptStep]:
             read = [_source(one) for one in (*step.inputs, *step.arguments)]
             left += step._after
             left += [
-                one._producer for one in read if isinstance(getattr(one, "_producer", None), PythonScriptStep)
+                one._producer
+                for one in read
+                if id(one) not in written and isinstance(getattr(one, "_producer", None), PythonScriptStep)
             ]
     return list(found.values())
 
@@ -453,6 +469,10 @@ def _names(steps: list[PythonScriptStep]) -> dict[int, str]:
 
 def _source(value: Any) -> Any:
     return value.source if isinstance(value, Passed) else value
+
+
+def _written_by(step: PythonScriptStep) -> list[Any]:
+    return [*step.outputs, *filter(_is_output_config, step.arguments)]
 
 
 def _is_output_config(value: Any) -> bool:

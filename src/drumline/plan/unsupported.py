@@ -81,18 +81,23 @@ def _of_environment(environment: Any, interpreter: str) -> Iterator[str]:
 
 
 _INSTALL = compile_late(
-    r"\bpip[\d.]*\s+install\b(?![^\n;&|]*\s(?:--target|-t|--root|--prefix|--dry-run)\b)"
-    r"|\b(?:conda|mamba|micromamba)\s+(?:env\s+update|install)\b(?![^\n;&|]*\s(?:--name|--prefix|-n|-p)\b)"
+    r"""(?:^|[\n;&|(`{]|-\w*c\s*["'])\s*"""
+    r"""(?:(?=\w+=|-|["']?\$|\S*python|(?:sudo|command|exec|env|time|nohup|xargs|if|then|else|do|!|uv)\s)\S+\s+)*"""
+    r"(?:\S*/)?(?P<words>"
+    r"pip[\d.]*\s+install\b(?![^\n;&|]*\s(?:--target|-t|--root|--prefix|--dry-run)\b)"
+    r"|(?:conda|mamba|micromamba)\s+(?:env\s+update|install)\b(?![^\n;&|]*\s(?:--name|--prefix|-n|-p)\b))"
 )
+"""A command, behind words that start another one. The words before it are looked at once each: no ambiguity is slow."""
+
 _OWN_PYTHON = compile_late(r"\bactivate\b|-m\s+venv\b|\bvirtualenv\b|\buv\s+venv\b")
 
 
 def _of_installs(command: str, interpreter: str) -> Iterator[str]:
     if "install" in command or "update" in command:
-        found = _INSTALL.search(command)
+        found = _INSTALL.search(command.replace("\\\n", " "))
         if found and not _OWN_PYTHON.search(command):
             yield (
-                f"command: an installation ({' '.join(found[0].split())}) changes {interpreter} for all jobs; "
+                f"command: an installation ({' '.join(found['words'].split())}) changes {interpreter} for all jobs; "
                 "list the packages in the job's environment, or keep them with the job: "
                 "`pip install --target packages ...` and PYTHONPATH=packages"
             )

@@ -123,12 +123,13 @@ AnyContainer = Container | JobContainer
 
 def split_name(name: str) -> list[str]:
     """Return the parts of a blob's name. Raises BlobError for one that no file can have here."""
-    if not _is_name(name):
+    if not is_name(name):
         raise BlobError(400, "InvalidResourceName", "no file here can have the name of this blob")
     return name.split("/")
 
 
-def _is_name(name: str) -> bool:
+def is_name(name: str) -> bool:
+    """Return whether a file here can have that name below its container."""
     parts = name.split("/")
     try:
         longest = max(len(part.encode()) for part in parts)
@@ -209,7 +210,7 @@ def list_blobs(
         is_folder = root[-1:] in ("", "/")
         for name, facts in walk.find_files(path, root) if is_folder else _look_at(root, path):
             folder = name[: name.find("/", len(prefix)) + 1] if by_folder else ""
-            if (folder or name) > walk.after and name.startswith(prefix) and _is_name(name):
+            if (folder or name) > walk.after and name.startswith(prefix) and is_name(name):
                 yield (
                     folder or name,
                     None if folder else Blob(facts, _read_properties(container, name, facts)),

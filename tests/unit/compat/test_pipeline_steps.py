@@ -15,7 +15,7 @@ from drumline.compat.run_configuration.configuration import (
     RunConfiguration,
 )
 from drumline.compat.script_run_config import Estimator, ScriptRunConfig
-from drumline.contract.errors import UsageError
+from drumline.contract.errors import SpecError, UsageError
 
 
 def test_a_step_of_mpi_is_a_distributed_job():
@@ -67,13 +67,35 @@ def test_the_last_step_brings_those_whose_data_it_reads():
 def test_a_parameter_can_be_data():
     given = PipelineParameter("data", DataPath("store", "a"))
     how = (given, DataPathComputeBinding(mode="download"))
-    job = to_pipeline([PythonScriptStep("a.py", "a", ["--data", how], inputs=[how])])
-    assert (job.inputs["data"].path, job.inputs["data"].mode) == (
-        "azureml://datastores/store/paths/a",
-        "download",
+    job = to_pipeline(
+        [
+            PythonScriptStep("a.py", "a", ["--data", given], inputs=[how]),
+            PythonScriptStep("b.py", "b", [(given, DataPathComputeBinding())]),
+        ]
     )
+    assert (job.inputs["data"].path, job.inputs["data"].mode) == ("azureml://datastores/store/paths/a", None)
     assert job.jobs["a"].command == "python a.py --data ${{inputs.data}}"
-    assert job.jobs["a"].inputs["data"] == "${{parent.inputs.data}}"
+    read = job.jobs["a"].inputs["data"]
+    assert (read.path, read.mode) == ("${{parent.inputs.data}}", "download")
+    assert job.jobs["b"].inputs["data"] == "${{parent.inputs.data}}"
+
+
+def test_a_listed_step_writes_data_that_another_step_writes_too():
+    data = PipelineData("made")
+    small = PythonScriptStep("small.py", outputs=[data])
+    PythonScriptStep("large.py", outputs=[data])
+    use = PythonScriptStep("use.py", inputs=[data])
+    assert to_pipeline([small, use]).jobs.keys() == {"small", "use"}
+
+
+def test_what_is_no_data_is_neither_an_output_nor_has_a_mode():
+    with pytest.raises(SpecError, match="outputs of step 'a' cannot have a str") as raised:
+        PythonScriptStep("a.py", "a", outputs=["x"])
+    assert "PipelineData(name)" in str(raised.value)
+    how = (PipelineParameter("q", "text"), DataPathComputeBinding(mode="download"))
+    with pytest.raises(SpecError, match="parameter 'q' is no data") as raised:
+        to_pipeline([PythonScriptStep("a.py", arguments=[how])])
+    assert "DataPath" in str(raised.value)
 
 
 def test_a_file_and_another_name_of_an_output():

@@ -41,6 +41,15 @@ def test_a_plan_has_the_container_and_the_images_own_path():
         ("conda install -y -n mine numpy", False),
         ("python -m venv v && . v/bin/activate && pip install torch", False),
         ("python train.py --update", False),
+        ("PIP_QUIET=1 sudo -H /opt/bin/pip3 \\\n  install torch && python t.py", True),
+        ("set -e\n  $PYTHON -m pip install torch", True),
+        ("bash -c 'pip install torch'", True),
+        ("if ! python -c 'import torch'; then pip install torch; fi", True),
+        ("pip install \\\n  --target packages torch", False),
+        ("echo pip install torch", False),
+        ("python t.py --say 'run pip install torch'", False),
+        ("# pip install torch\npython t.py", False),
+        ("A=python " * 40 + "t.py; install", False),
     ],
 )
 def test_an_installation_is_told_unless_it_is_in_a_container(command, is_told):

@@ -21,7 +21,9 @@ from drumline.control.assets import asset_verbs
 from drumline.control.jobs.lookup import folder_of
 from drumline.control.upkeep.stored_jobs import UPLOADS
 from drumline.rest.arm import choose_workspace
-from drumline.rest.blob_files import Container, JobContainer, open_datastore
+from drumline.rest.blob_files import Container, JobContainer, is_name, open_datastore
+from drumline.staging.snapshot.partial_folder import snapshot_path
+from drumline.staging.snapshot.take import take_snapshot
 
 if TYPE_CHECKING:
     from drumline.rest.arm import Call
@@ -100,12 +102,15 @@ def find_code(name: str, version: str) -> str:
 
 
 def find_context(call: Call, address: str) -> str:
-    """Return the folder of an image's context that was uploaded here; any other address as it is."""
-    name, _, inside = unquote(address.removeprefix(f"{call.address}/")).partition("/")
-    if not address.startswith(f"{call.address}/") or ".." in inside.split("/"):
+    """Return the folder of an image's context uploaded here, of code a snapshot; any other address as it is."""
+    if not address.startswith(f"{call.address}/"):
         return address
-    found = find_container(name)
-    return os.path.join(found.folder, inside) if isinstance(found, Container) else address
+    name, _, inside = unquote(address.removeprefix(f"{call.address}/")).rstrip("/").partition("/")
+    container = find_container(name)
+    if not isinstance(container, Container) or (inside and not is_name(inside)):
+        raise UsageError(f"the build context {address[:200]} is no folder of this server", "upload it first")
+    path = os.path.join(container.folder, inside)
+    return snapshot_path(home(), take_snapshot(path, home()).digest) if container.state else path
 
 
 def name_datastore_container(call: Call, datastore: str) -> str:

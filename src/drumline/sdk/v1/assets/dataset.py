@@ -192,11 +192,7 @@ class DataReference(Consumed):
     ) -> None:
         found = datastore.path(path_on_datastore, data_reference_name)
         super().__init__(
-            found.name,
-            found._path,
-            mode=parse_mode(mode),
-            type=found._type,
-            path_on_compute=path_on_compute,
+            found.name, found._path, mode=parse_mode(mode), type=found._type, path_on_compute=path_on_compute
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from drumline.contract.errors import DrumlineError, UsageError
@@ -196,10 +197,10 @@ class Consumed:
         return self._change(name=name)
 
     def _change(self, *, name: str = "", mode: str = "", path_on_compute: str | None = None) -> Consumed:
-        place = path_on_compute or self.path_on_compute
-        return Consumed(
-            name or self.name, self._path, mode=mode or self._mode, type=self._type, path_on_compute=place
-        )
+        changed = copy(self)
+        changed.name, changed._mode = name or self.name, mode or self._mode
+        changed.path_on_compute = path_on_compute or self.path_on_compute
+        return changed
 
     def as_upload(self, *args: object, **kwargs: object) -> Consumed:
         """Raise UsageError: ``as_upload`` is for outputs."""

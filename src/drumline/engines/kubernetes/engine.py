@@ -10,7 +10,6 @@ from drumline.contract.errors import EngineError, NotFoundError
 from drumline.contract.plan import NodeShape, Plan
 from drumline.engines.base import JobView
 from drumline.engines.kubernetes import access, bundle, cluster_view, manifests, pods
-from drumline.engines.kubernetes.client import ApiRefusedError, ApiSilentError, find_place, open_api
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,13 @@ if TYPE_CHECKING:
     from drumline.contract.outcome import Outcome, RankOutcome
     from drumline.engines.base import ClusterNode, Nodes
     from drumline.engines.kubernetes.client import Api
+
+
+def _client() -> Any:
+    """Return the module that asks the API server: in pods, which load this engine too, its library is missing."""
+    from drumline.engines.kubernetes import client
+
+    return client
 
 
 class KubernetesEngine:
@@ -56,7 +62,7 @@ class KubernetesEngine:
         at = {key: before[key] for key in ("kubeconfig", "context") if key in before}
         mark = before.get("submission") or randomness.token_hex(8)
         place = {
-            **(at or find_place(plan.compute)),
+            **(at or _client().find_place(plan.compute)),
             "name": manifests.name_of(plan, folder),
             "submission": mark,
         }
@@ -70,8 +76,8 @@ class KubernetesEngine:
             return made
 
         try:
-            uid = submission.send_patiently(lambda: open_api({**plan.compute, **place}), make)
-        except ApiSilentError:
+            uid = submission.send_patiently(lambda: _client().open_api({**plan.compute, **place}), make)
+        except _client().ApiSilentError:
             # Some of it may have arrived: the courier removes that when the server answers.
             cluster_view.write_place(folder, place, withdrawn="yes")
             courier.ensure(folder)
@@ -137,7 +143,7 @@ class KubernetesEngine:
 
     def is_here(self) -> bool:
         try:
-            open_api({}).close()
+            _client().open_api({}).close()
         except EngineError:
             return False
         return True
@@ -145,7 +151,7 @@ class KubernetesEngine:
     def check(self, compute: Mapping[str, Any]) -> list[str]:
         """List what stands in the way of jobs on this compute, seen from this machine; empty: nothing."""
         try:
-            with open_api(compute) as api:
+            with _client().open_api(compute) as api:
                 api.list("Pod", {manifests.JOB_LABEL: "none"})
         except EngineError as error:
             return [error.message]
@@ -153,7 +159,7 @@ class KubernetesEngine:
 
     def describe(self, compute: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the server says of itself. Raises EngineError."""
-        with open_api(compute) as api:
+        with _client().open_api(compute) as api:
             return {"version": api.version(), "server": api.server, "namespace": api.namespace}
 
     def list_nodes(self, compute: Mapping[str, Any]) -> list[ClusterNode]:
@@ -162,7 +168,7 @@ class KubernetesEngine:
         the user may not see nodes.
         """
         gpu = manifests.gpu_resource(compute)
-        with open_api(compute) as api:
+        with _client().open_api(compute) as api:
             found = api.list("Node")
             try:
                 taken = pods.sum_requests(
@@ -171,7 +177,7 @@ class KubernetesEngine:
                         *api.list(access.EVERY_POD, fields={"status.phase": "Running"}),
                     ]
                 )
-            except ApiRefusedError as error:
+            except _client().ApiRefusedError as error:
                 if error.status != 403:
                     raise
                 taken = None

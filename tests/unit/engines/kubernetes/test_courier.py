@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -303,7 +305,7 @@ def test_a_submission_that_is_completed_begins_without_the_end_of_what_was_cut_o
 
     monkeypatch.setattr("drumline.engines.kubernetes.submission.send_patiently", send)
     monkeypatch.setattr("drumline.engines.kubernetes.bundle.make_bundle", lambda *_: [{}])
-    monkeypatch.setattr("drumline.engines.kubernetes.engine.find_place", lambda _: {})
+    monkeypatch.setattr("drumline.engines.kubernetes.client.find_place", lambda _: {})
     monkeypatch.setattr(courier, "ensure", lambda _: None)
     cluster_view.write(folder, "gone", "its submission was cut off", "Failed", 1)
     folder.write(f"{folder.path}/courier.json", json.dumps({"supervisor": "s", "pods": {"n": 3}}))
@@ -493,3 +495,9 @@ def test_a_submission_may_take_its_time(cluster, folder):
     assert not look_at_nothing(looks, cluster)
     cluster_view.write_place(folder, {"name": "dl-a"}, sent="yes")
     assert look_at_nothing(looks, cluster)
+
+
+def test_a_pod_loads_the_engine_without_the_library_of_the_api():
+    modules = "drumline.engines.kubernetes.engine, drumline.supervisor.main"
+    program = f"import sys; sys.modules['httpx2'] = None; import {modules}"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -140,7 +140,7 @@ _IMPORT = compile_late(
 def _check_imports(program: LintedCommand) -> Iterator[Trap]:
     """Find modules of the folder that are imported, and that an ignore file leaves out of the code."""
     folder = _find_code(program)
-    if not folder or not _has_ignore_file(folder):
+    if not folder or not _list_ignore_files(folder):
         return
     waiting = [script.full for script in _list_scripts(program) if script.full.endswith(".py")]
     seen: set[str] = set()
@@ -152,9 +152,7 @@ def _check_imports(program: LintedCommand) -> Iterator[Trap]:
         seen.add(path)
         for module, line, text in _list_imports(path):
             found = _find_module(module, os.path.dirname(path), folder)
-            if not found:
-                continue
-            if found in seen:
+            if not found or found in seen:
                 continue
             ignored = _explain_ignored(folder, found)
             if not ignored:
@@ -199,21 +197,16 @@ def _find_module(module: str, beside: str, folder: str) -> str:
     return ""
 
 
-def _has_ignore_file(folder: str) -> bool:
-    return any(name.endswith("ignore") for name in os.listdir(folder))
+def _list_ignore_files(folder: str) -> list[str]:
+    """Return the names of the files that may leave something out, without loading who reads them."""
+    return sorted(name for name in os.listdir(folder) if name.endswith("ignore"))
 
 
 @lru_cache(1)
-def _read_rules_once(folder: str, _stamps: tuple[int, ...]) -> Callable[[str], bool]:
+def _read_rules(folder: str, _stamps: tuple[int, ...]) -> Callable[[str], bool]:
     from drumline.staging.snapshot.code_files import read_ignore_rules
 
     return read_ignore_rules(folder)
-
-
-def _read_rules(folder: str) -> Callable[[str], bool]:
-    names = [name for name in os.listdir(folder) if name.endswith("ignore")]
-    stamps = tuple(os.stat(os.path.join(folder, name)).st_mtime_ns for name in sorted(names))
-    return _read_rules_once(folder, stamps)
 
 
 def _explain_ignored(folder: str, path: str) -> str:
@@ -225,12 +218,14 @@ def _explain_ignored(folder: str, path: str) -> str:
         return ""
     parts = relative.split(os.sep)
     asked = [*("/".join(parts[:count]) + "/" for count in range(1, len(parts))), "/".join(parts)]
-    if not _has_ignore_file(folder):
+    files = _list_ignore_files(folder)
+    if not files:
         return ""
     from drumline.staging.snapshot.code_files import NAMES
 
     try:
-        if not any(map(_read_rules(folder), asked)):
+        stamps = tuple(os.stat(os.path.join(folder, name)).st_mtime_ns for name in files)
+        if not any(map(_read_rules(folder, stamps), asked)):
             return ""
     except (PlanError, OSError):
         return ""  # Whoever takes the code says so.
